@@ -13,12 +13,7 @@ from typing import Any
 import jsonschema_rs
 from tfod.check.finding import Finding, Findings, Rule, Severity
 from tfod.check.records.result import ShardResult
-from tfod.check.report import (
-    ChosenProfile,
-    DatasetReport,
-    Report,
-    SourceFile,
-)
+from tfod.check.report import ChosenProfile, DatasetReport, Report, SourceFile
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 """What a report in JSON is."""
@@ -99,12 +94,7 @@ def make_report(
         files=files,
     )
     return Report.of(
-        [dataset],
-        receiver=receiver,
-        fail_on=fail_on,
-        most=most,
-        version="1.2.3",
-        duration=1.5,
+        [dataset], receiver=receiver, fail_on=fail_on, most=most, version="1.2.3", duration=1.5
     )
 
 

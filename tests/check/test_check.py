@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.check import Options, check_sources
-from tfod.check.profiles.profile import READY
+from tfod.check.check import check_sources
 from tfod.tfrecord.writer import write_records
 
 from tests.check.conftest import ReportOf
@@ -426,18 +425,6 @@ def test_what_a_profile_calls_its_box(report_of: ReportOf, tmp_path: Path) -> No
     assert found["feature"] == "bbox"
 
 
-def test_what_fits_no_profile_is_said_once_with_its_keys(
-    report_of: ReportOf, tmp_path: Path
-) -> None:
-    features = {"height": 1, "width": 1, "img_raw": b"x"}
-    shard = write_shard(tmp_path, "x", *[encode(features)] * 30)
-    code, report = report_of(shard)
-    (finding,) = report["findings"]
-    assert (code, finding["code"]) == (1, "EXA010")
-    assert finding["message"].endswith(f"their features are {', '.join(features)}")
-    assert "tfod describe --as-profile" in finding["fix"]
-
-
 def test_one_hot_labels_are_not_one_class(check: Run, tmp_path: Path) -> None:
     """As the trainer's feature description has it; the import reads what they mark."""
     features = {"image": plain_image((8, 8)), "height": 8, "width": 8, "channels": 3}
@@ -465,11 +452,6 @@ def test_segmentation_is_not_checked(
     _, report = report_of(shard, beside, *options)
     found = [one["shard"] for one in report["findings"] if one["code"] == "EXA010"]
     assert found == [shard] and report["counts"]["records"] == 31
-
-
-def codes_of(path: str) -> dict[str, int]:
-    options = Options(profile=READY["tf_detection_api"])
-    return dict(check_sources([path], options).counts.by_code)
 
 
 def test_a_misspelt_box_key_is_named_and_all_else_is_checked(

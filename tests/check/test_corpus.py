@@ -17,10 +17,7 @@ EXPECTED = {
     # Made for the tests of a reader: image/encoded is empty in all three records.
     "datumaro-roboflow": ("roboflow", {"IMG001": 3}),
     # Made for the tests of a reader: an object without a class (id 0, no text), few classes in use.
-    "datumaro-tf-detection-api": (
-        "tf_detection_api",
-        {"LAB009": 1, "LAB010": 1, "LAB013": 8},
-    ),
+    "datumaro-tf-detection-api": ("tf_detection_api", {"LAB009": 1, "LAB010": 1, "LAB013": 8}),
     "drawn-rectangles": ("tf_detection_api", {"NAM010": 2}),
     "hyphal-tips": ("tf_detection_api", {"NAM010": 2}),
     # A table of passengers, and one of widths and heights: no images, no boxes.

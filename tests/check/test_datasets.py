@@ -113,10 +113,7 @@ class TestLeaks:
             ({"train": range(6), "val": range(6, 9), "trainval": range(9)}, False),
             ({"train": range(6), "val": range(5, 9), "trainval": range(9)}, False),
             ({"train": range(6), "val": range(3), "trainval": range(6)}, True),
-            (
-                {"train": range(6), "val": range(6, 9), "trainval": range(9), "test": range(3)},
-                True,
-            ),
+            ({"train": range(6), "val": range(6, 9), "trainval": range(9), "test": range(3)}, True),
         ],
     )
     def test_a_subset_that_is_all_in_training_is_an_error(

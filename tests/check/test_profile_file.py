@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,12 @@ from tfod.check.finding import FAMILIES, Severity
 from tfod.check.profiles.file import load_profile, profile_to_yaml, schema
 from tfod.check.profiles.profile import OFF, READY, Profile, profile_of_features
 from tfod.check.rules.registry import all_rules
-from tfod.cli import main as cli
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 
+from tests.commands import Run, run_python
 from tests.conftest import examples
 from tests.files import write_file
 from tests.records import image, objects
@@ -55,18 +53,9 @@ class TestNames:
     def test_ready(self, name: str) -> None:
         assert load_profile(name) is READY[name]
 
-    def test_unknown_names_get_near_ones(self) -> None:
-        with pytest.raises(
-            TfodError, match=r"cvta: there is no such profile; did you mean cvat\? give cvat,"
-        ):
-            load_profile("cvta")
-
-    def test_no_such_file(self, tmp_path: Path) -> None:
+    def test_names_of_no_profile(self, tmp_path: Path) -> None:
+        assert "cvta: there is no such profile; did you mean cvat? give cvat," in refusal("cvta")
         assert refusal(str(tmp_path / "p.yaml")) == "p.yaml: No such file or directory"
-
-    def test_a_file_too_large_to_be_one(self, tmp_path: Path) -> None:
-        path = write_profile(tmp_path, "p.yaml", bytes(2 << 20))
-        assert "is larger than 256 KiB" in refusal(path)
 
 
 class TestDocuments:
@@ -82,19 +71,10 @@ class TestDocuments:
             "features": {
                 "image/encoded": {"kind": "FixedLenFeature", "dtype": "string"},
                 "camera": {"kind": "VarLenFeature", "dtype": "int64", "required": True},
-                "pose": {
-                    "kind": "FixedLenFeature",
-                    "dtype": "float32",
-                    "shape": [2, 1],
-                    "default": [0, -1.5],
-                    "meaning": "radians",
-                },
-                "raw": {
-                    "kind": "FixedLenFeature",
-                    "dtype": "string",
-                    "shape": [],
-                    "default": {"base64": "/w=="},
-                },
+                "pose": FIXED
+                | {"dtype": "float32", "shape": [2, 1], "default": [0, -1.5]}
+                | {"meaning": "radians"},
+                "raw": FIXED | {"dtype": "string", "shape": [], "default": {"base64": "/w=="}},
             },
             "field_mapping": {"source_id": "camera", "box": ["pose"]},
             "rules": {"TFR": "warning", "TFR003": "off", "BOX001": "info"},
@@ -127,8 +107,8 @@ class TestDocuments:
             ({"features": []}, r"features: \[\] is not of type 'object'; expected at least one"),
             ({"features": {"a": {"kind": "VarLenFeature"}}}, "features.a: 'dtype' is a required "),
             (
-                {"features": {"image/a": VARIABLE | {"kind": "VarLen"}}},
-                r"features\['image/a'\].kind: 'VarLen' is not one of .*; expected FixedLenFeature ",
+                {"features": {"b/a": VARIABLE | {"kind": "x"}}},
+                r"features\['b/a'\].kind: 'x' is not ",
             ),
             (feature(VARIABLE, dtype="uint8"), "features.a.dtype: 'uint8' is not one of "),
             (feature(VARIABLE, shape=[1]), "features.a.shape: .*; expected nothing, since a VarLe"),
@@ -136,27 +116,18 @@ class TestDocuments:
             (feature(FIXED, default=None), "features.a.default: .*; expected an integer of 64 bit"),
             (feature(FIXED, default="1"), "features.a.default: '1' .*; expected an integer of 64 "),
             (feature(FIXED, dtype="string", default=1), ".default: .*; expected a text, bytes as "),
-            (
-                feature(FIXED, dtype="string", default={"base64": "é"}),
-                r"features\['a'\]: the default is not valid base64",
-            ),
+            (feature(FIXED, dtype="string", default={"base64": "é"}), "a'.: .* not valid base64"),
             (feature(FIXED, shape=[3], default=1), "the shape has 3 values and the default 1"),
             (feature(FIXED, required=False), "features.a: 'default' is a required property"),
             ({"rules": {"BOX001": "fatal"}}, "rules.BOX001: 'fatal' is not one of .*; expected er"),
             ({"rules": {"TFR01": "off"}}, "rules: there is no rule or family 'TFR01'; did you"),
             ({"rules": {"box001": "off"}}, "no rule or family 'box001'; did you mean BOX001"),
-            (
-                {"rules": {"?": "off"}},
-                r"there is no rule or family '\?'; tfod rules lists them all",
-            ),
+            ({"rules": {"?": "off"}}, r"no rule or family '\?'; tfod rules lists them all"),
             ({"field_mapping": {"box": ["a", "b"]}}, "field_mapping.box: .*; expected a list of f"),
             ({"field_mapping": {"mask": "a"}}, "field_mapping: .*'mask' was .*; expected a key fo"),
             ({"field_mapping": {"height": 1}}, "field_mapping.height: 1 is .*; expected a key, or"),
             ({"rules": {1: "off"}}, "there is no rule or family '1'"),
-            (
-                {"title": ["x" * 9999]},
-                "title: .{60}….{90}; expected what the profile is for, a text",
-            ),
+            ({"title": ["x" * 9999]}, "title: .{60}….{90}; expected .* a text"),
         ],
     )
     def test_refused(self, tmp_path: Path, change: dict[str, Any], output: str) -> None:
@@ -172,39 +143,20 @@ class TestDocuments:
             ("p.yaml", "", "p.yaml: None is not of type 'object'; expected a profile: an "),
             ("p.yaml", b"\xff\xfe", "p.yaml: not a valid YAML file: 'utf-8' codec"),
             ("p.yaml", "a: !!python/object/apply:os.getcwd []", "could not determine a construct"),
-            (
-                "p.yaml",
-                "name: x\nname: y",
-                "p.yaml:2: not a valid YAML file: 'name' is given twice",
-            ),
-            (
-                "p.yaml",
-                "a: &a [1]\nb: *a",
-                "p.yaml:2: not a valid YAML file: a profile has no alia",
-            ),
-            (
-                "p.yaml",
-                "--- a\n--- b",
-                "p.yaml:2: not a valid YAML file: but found another document",
-            ),
+            ("p.yaml", "name: x\nname: y", "p.yaml:2: not a valid YAML file: 'name' is given"),
+            ("p.yaml", "a: &a [1]\nb: *a", "p.yaml:2: not a valid YAML file: a profile has no ali"),
+            ("p.yaml", "--- a\n--- b", "p.yaml:2: not a valid YAML file: but found another docum"),
             ("p.yaml", 'title: "\\ud800"', "p.yaml: has a value that JSON in UTF-8 cannot hold"),
             ("p.json", '{"\\ud800": 1}', "p.json: has a value that JSON in UTF-8 cannot hold"),
             ("p.yaml", "? [a]\n: b", "not a valid YAML file: found unhashable key"),
-            (
-                "p.yaml",
-                "a: " + "9" * 5000,
-                "p.yaml:1: not a valid YAML file: a number of 5,000 characters",
-            ),
+            ("p.yaml", "a: " + "9" * 5000, "p.yaml:1: not a valid YAML file: a number of 5,000"),
+            ("p.yaml", bytes(2 << 20), "is larger than 256 KiB"),
             ("p.yaml", "[" * 5000 + "]" * 5000, "p.yaml: is nested too deeply for a profile"),
             ("p.json", "[" * 100_000, "p.json: is nested too deeply for a profile"),
             ("p.json", "{", "p.json:1: not a valid JSON file: Expecting property name"),
             ("p.json", b"\xff", "p.json: not a valid JSON file: 'utf-8' codec"),
             ("p.json", '{"a": 1, "a": 2}', "p.json: not a valid JSON file: 'a' is given twice"),
-            (
-                "p.json",
-                "{" + "".join(f'"{n}":1,' for n in range(25_000)) + '"x":1,"x":1}',
-                "p.json: not a valid JSON file: 'x' is given twice",
-            ),
+            ("p.json", json.dumps(dict.fromkeys(range(18_000)))[:-1] + ',"7":1}', "'7' is given"),
         ],
     )
     def test_no_document(
@@ -217,14 +169,11 @@ class TestDocuments:
         path = write_profile(tmp_path, "p.yaml", "features: {}")
         code = (
             f"import sys; sys.modules[{module!r}] = None\n"
-            "from tfod.errors import TfodError\n"
             "from tfod.check.profiles.file import load_profile\n"
-            f"try: load_profile({path!r})\n"
-            "except TfodError as error: print(error)"
+            f"load_profile({path!r})"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         name = {"yaml": "PyYAML"}.get(module, module)
-        assert f"need {name}; pip install '.[validator]' in a clone of tfod" in done.stdout
+        assert f"need {name}; pip install '.[validator]'" in run_python("-c", code).err
 
 
 class TestPython:
@@ -289,50 +238,35 @@ class TestPython:
             ("f = {1: VarLenFeature(tf.int64)}", "p.py:1: the key 1 is not text"),
             ("f = {'\\ud800': VarLenFeature(tf.int64)}", "JSON in UTF-8 cannot hold"),
             ("f = {'k': FixedLenFeature([], tf.string, '\\ud800')}", "UTF-8 cannot hold"),
-            (
-                "f = {'k': VarLenFeature(tf.int64),\n'x': make()}",
-                "p.py:2: 'x' is make(); give FixedLenFeature, VarLenFeature, ",
-            ),
+            ("f = {'k': VarLenFeature(tf.int64),\n'x': make()}", "p.py:2: 'x' is make(); give Fix"),
             ("f = {**other(), 'k': VarLenFeature(tf.int64)}", "p.py:1: a dict is taken over here"),
             ("f = {'k': VarLenFeature(tf.int64)}\nif x:\n  f.update(g)", "p.py:3: f is changed"),
             (
                 "a = {'k': VarLenFeature(float)}\n\nb = {'x': VarLenFeature(float)}",
-                "p.py:3: is another feature description; call one feature_description",
+                ":3: is another",
             ),
             ("f = {'k': SparseFeature('i', 'v', tf.float32, 9)}", "has no dict of tf.io calls"),
             (
                 "f = {'k': FixedLenSequenceFeature([], tf.int64)}",
-                "p.py:1: 'k' is of a SequenceExample; of an Example: allow_missing=True",
+                "p.py:1: 'k' is of a SequenceExam",
             ),
-            (
-                "f = {'k': RaggedFeature(tf.int64, partitions=[])}",
-                "p.py:1: 'k': RaggedFeature: got an unexpected keyword argument 'partitions'",
-            ),
+            ("f = {'k': RaggedFeature(tf.int64, partitions=[])}", "keyword argument 'partitions'"),
             ("f = {'k': VarLenFeature(tf.int32)}", "p.py:1: 'k' has the dtype tf.int32, which no"),
             ("f = {'k': VarLenFeature()}", "'k': VarLenFeature: missing a required argument: 'dty"),
             ("f = {'k': VarLenFeature(tf.int64, 1)}", "VarLenFeature: too many positional arg"),
             (
                 "f = {'k': FixedLenFeature(None, tf.int64)}",
-                "p.py: features.k.shape: None is not of type 'array'; expected a list of sizes ",
+                "p.py: features.k.shape: None is not of",
             ),
-            (
-                "f = {'k': FixedLenFeature([None], tf.int64)}",
-                "features.k.shape[0]: None is not of type 'integer'; expected a size, a whole ",
-            ),
+            ("f = {'k': FixedLenFeature([None], tf.int64)}", "features.k.shape[0]: None is not of"),
             (
                 "f = {'k': FixedLenFeature([3], tf.int64, 0)}",
-                "p.py: features['k']: the shape has 3 values and the default 1",
+                "shape has 3 values and the default 1",
             ),
             ("f = {'k': FixedLenFeature([], tf.int64, 1.5)}", "an integer of 64 bits"),
             (f"f = {{'k': FixedLenFeature([], tf.int64, {1 << 63})}}", "an integer of 64 bits"),
-            (
-                f"f = {{'k': FixedLenFeature([], tf.float32, 0x{'f' * 5000})}}",
-                "p.py: has a value that JSON in UTF-8 cannot hold",
-            ),
-            (
-                "f = {'k': FixedLenFeature([], tf.string, 'a' * 10**9)}",
-                "'a' * 10 ** 9 is no literal",
-            ),
+            (f"f = {{'k': FixedLenFeature([], tf.float32, 0x{'f' * 5000})}}", "UTF-8 cannot hold"),
+            ("f = {'k': FixedLenFeature([], tf.string, 'a' * 10**9)}", "'a' * 10 ** 9 is no lit"),
             (
                 f"S = '{'x' * 99_000}'\n"
                 f"f = {{'k': FixedLenFeature([9999], tf.string, [{'S,' * 9999}])}}",
@@ -411,29 +345,25 @@ class TestWriting:
 
 
 class TestDescribe:
-    def test_a_shard_as_profile(
-        self, make_shard: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_shard_as_profile(self, make_shard: Any, tmp_path: Path, run: Run) -> None:
         shard = make_shard(
             "s",
             image("a.jpg") | objects([[0, 0, 1, 1]], ["cat"], [1]) | {"камера": [1, 2]},
             image("b.jpg") | {"image/encoded": b"x", "image/object/view": ["left"]},
         )
-        assert cli.main(["describe", "--as-profile", shard]) == 0
-        text = capsys.readouterr().out
+        text = run("describe", "--as-profile", shard).out
         assert text.startswith("name: s\ntitle: as s.tfrecord is\nfeatures:\n  image/encoded:\n")
         assert "meaning: view of each object" in text and "камера" in text
         profile = load_profile(write_profile(tmp_path, "p.yaml", text))
         assert profile.features["image/encoded"].default == b""
         assert profile.features["image/filename"].required
-        assert (
-            profile.field_mapping.format is None and profile.field_mapping.box == FieldMapping().box
-        )
+        mapping = profile.field_mapping
+        assert mapping.format is None and mapping.box == FieldMapping().box
 
-    def test_nothing_to_expect(self, make_shard: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_nothing_to_expect(self, make_shard: Any, run: Run) -> None:
         shard = make_shard("s", {})
-        assert cli.main(["describe", "--as-profile", shard]) == 2
-        assert capsys.readouterr().err == f"tfod: {shard}: no record has a feature to expect\n"
+        refused = run("describe", "--as-profile", shard).refused()
+        assert refused == f"tfod: {shard}: no record has a feature to expect\n"
 
 
 def test_features_of_no_known_format_play_no_part() -> None:

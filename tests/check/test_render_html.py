@@ -14,13 +14,7 @@ from tfod.check.reporters.html import ON_THE_PAGE, render_html
 from tfod.check.reporters.samples import Sample
 from tfod.check.rules.registry import all_rules
 
-from tests.check.reports import (
-    HOSTILE,
-    found,
-    hostile_report,
-    make_report,
-    some_figures,
-)
+from tests.check.reports import HOSTILE, found, hostile_report, make_report, some_figures
 from tests.image_kinds import plain_image
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")

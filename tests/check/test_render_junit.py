@@ -11,12 +11,7 @@ from lxml import etree
 from tfod.check.report import Report
 from tfod.check.reporters.junit import render_junit
 
-from tests.check.reports import (
-    HOSTILE,
-    WARNING,
-    found,
-    make_report,
-)
+from tests.check.reports import HOSTILE, WARNING, found, make_report
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 

@@ -91,8 +91,7 @@ def test_the_command_explains_a_family(family: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
-    [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")],
+    ("name", "hint"), [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")]
 )
 def test_a_rule_that_there_is_not(name: str, hint: str, run: Run) -> None:
     assert f"there is no rule or family {name!r}; {hint}" in run("rules", name).refused()

@@ -123,11 +123,7 @@ def test_shards_of_the_command_line_stand_in_for_others(check: Check) -> None:
 @pytest.mark.parametrize(
     ("path", "severity", "said"),
     [
-        (
-            r"data\train.record",
-            "error",
-            r'"data\train.record"`: `\t` is a tab; write / in place',
-        ),
+        (r"data\train.record", "error", r'"data\train.record"`: `\t` is a tab; write / in place'),
         (r"a\new.record", "error", r"`\n` is a line break; write / in place of the b"),
         (r"a\record", "error", r"`\r` is a carriage return; write / in place of the b"),
         (r"a\very.record", "error", "a backslash has made a control character; write / in place"),

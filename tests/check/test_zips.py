@@ -157,13 +157,7 @@ def test_zip64_is_read(check: Check, shard: bytes) -> None:
 
 def test_names_in_any_script_and_encoding(check: Check, shard: bytes) -> None:
     cp437 = "Grüße".encode("cp437")
-    checked = check(
-        forge(
-            Item("кадр.tfrecord", shard),
-            Item("ファイル.txt".encode()),
-            Item(cp437),
-        )
-    )
+    checked = check(forge(Item("кадр.tfrecord", shard), Item("ファイル.txt".encode()), Item(cp437)))
     assert checked.names == ["кадр.tfrecord", "ファイル.txt", "Grüße"]
     assert checked.codes == []
 

@@ -107,9 +107,7 @@ def test_a_reader_that_goes_away(make_shard) -> None:
 def test_an_unknown_option_is_one_line_that_names_its_command(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {
-        "cvat import": ["task", "1", "a.zip"],
-    }
+    given = {"cvat import": ["task", "1", "a.zip"]}
     with pytest.raises(SystemExit) as caught:
         cli.main([*command.split(), *given.get(command, ["x"]), "--wrong"])
     line = f"tfod {command}: unrecognized arguments: --wrong; see tfod {command} --help\n"

@@ -22,11 +22,9 @@ from tfod.detection.labels.label_map import LabelMapItem
 from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.sources.label_map_search import find_labels
 from tfod.sources.layouts import layout_of_batch
 from tfod.sources.reading import decode_detection
 from tfod.tfrecord.shard_sets.names import recipe_file_names, stated_name
-from tfod.tfrecord.storage.urls import folder_of
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, image, objects
@@ -274,15 +272,6 @@ class TestLabelsFile:
             read_labels(tmp_path / "labels.txt")
         with pytest.raises(LabelMapError, match="not a regular file"):
             read_labels("/dev/zero")
-
-    def test_where_it_lies(self, tmp_path: Path) -> None:
-        shard = str(tmp_path / "train" / "a.tfrecord")
-        assert find_labels(folder_of(shard)) is None
-        (tmp_path / "labels.txt").write_text("a\n")
-        assert find_labels(folder_of(shard)) == str(tmp_path / "labels.txt")
-        (tmp_path / "train").mkdir()
-        (tmp_path / "train" / "labels.txt").write_text("a\n")
-        assert find_labels(folder_of(shard)) == str(tmp_path / "train" / "labels.txt")
 
     def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
         items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))

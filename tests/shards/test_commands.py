@@ -81,10 +81,7 @@ COMMANDS = (["reshard", "IN", "--num-shards", "3"], ["reshard", "IN", "--shuffle
 
 @pytest.mark.parametrize(
     ("arguments", "number", "code"),
-    [
-        *((one, signal.SIGINT, 130) for one in COMMANDS),
-        (COMMANDS[0], signal.SIGTERM, 143),
-    ],
+    [*((one, signal.SIGINT, 130) for one in COMMANDS), (COMMANDS[0], signal.SIGTERM, 143)],
 )
 def test_stopped_in_the_middle_it_leaves_what_was_there(
     large: Path, tmp_path: Path, arguments: list[str], number: int, code: int

@@ -167,10 +167,7 @@ def test_records_without_a_name_are_matched_by_source_id(tmp_path: Path) -> None
     b = write(tmp_path / "b", train=names[::-1])
     assert diff(a, b).is_equal
     c = write(tmp_path / "c", train=[replace(names[0], filename="x.png", encoded=b"")])
-    assert counts(diff(a, c, ignore=["images"])) == {
-        "record_removed": 1,
-        "record_renamed": 1,
-    }
+    assert counts(diff(a, c, ignore=["images"])) == {"record_removed": 1, "record_renamed": 1}
 
 
 def test_records_without_anything_are_matched_in_their_order(tmp_path: Path) -> None:

@@ -89,11 +89,7 @@ def test_what_cannot_be_compared_is_one_line(
     broken = bytearray((sides[0] / "<u>.tfrecord").read_bytes())
     broken[-1] ^= 1
     (tmp_path / "BROKEN.tfrecord").write_bytes(broken)
-    paths = {
-        "SIDE": sides[0],
-        "EMPTY": tmp_path / "EMPTY",
-        "BROKEN": tmp_path / "BROKEN.tfrecord",
-    }
+    paths = {"SIDE": sides[0], "EMPTY": tmp_path / "EMPTY", "BROKEN": tmp_path / "BROKEN.tfrecord"}
     done = run("diff", *(paths.get(one, one) for one in arguments))
     assert done.code == 2 and not done.out
     assert says in done.err.splitlines()[-1]

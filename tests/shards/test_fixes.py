@@ -24,15 +24,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.writer import write_records
 
 from tests.image_kinds import exif_block, with_segment
-from tests.mutants.sound import (
-    CAT_BOX,
-    HEIGHT,
-    LABEL_MAP,
-    WIDTH,
-    jpeg,
-    record,
-    with_boxes,
-)
+from tests.mutants.sound import CAT_BOX, HEIGHT, LABEL_MAP, WIDTH, jpeg, record, with_boxes
 
 TF = READY["tf_detection_api"]
 MAP = LabelMap.from_names(["cat", "dog"])

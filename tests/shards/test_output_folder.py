@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.output import OutputFolder
-from tfod.tfrecord.storage.publishing import (
-    OutputExistsError,
-    WriteError,
-)
+from tfod.tfrecord.storage.publishing import OutputExistsError, WriteError
 from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.files import files_in, subsets_of

@@ -18,16 +18,7 @@ from tfod.check.check import check_sources
 
 from tests.commands import Run, run_python
 from tests.files import files_in, write_files
-from tests.mutants.sound import (
-    LABEL_MAP,
-    flip,
-    frame,
-    jpeg,
-    other,
-    record,
-    shard,
-    with_boxes,
-)
+from tests.mutants.sound import LABEL_MAP, flip, frame, jpeg, other, record, shard, with_boxes
 
 BAD_FORMAT = record(format="png")
 
@@ -144,7 +135,7 @@ def test_layout_names_and_compression_stay(run: Run, tmp_path: Path) -> None:
     # A glob, and a single shard with its label map one folder up.
     run(f"{source}/train/a*", tmp_path / "glob")
     assert sorted(files_in(tmp_path / "glob")) == [
-        *("a.record-00000-of-00002", "a.record-00001-of-00002", "label_map.pbtxt"),
+        *("a.record-00000-of-00002", "a.record-00001-of-00002", "label_map.pbtxt")
     ]
     run(source / "valid" / "a.tfrecord.gz", tmp_path / "one")
     assert sorted(files_in(tmp_path / "one")) == ["a.tfrecord.gz", "a_label_map.pbtxt"]

@@ -35,11 +35,7 @@ from tests.records import frame
     ],
 )
 def test_real_shards_keep_every_record(
-    corpus: Path,
-    tmp_path: Path,
-    name: str,
-    layout: ShardLayout,
-    shuffle: int | None,
+    corpus: Path, tmp_path: Path, name: str, layout: ShardLayout, shuffle: int | None
 ) -> None:
     before = subsets_of(corpus / name)
     done = reshard(corpus / name, tmp_path, layout, shuffle=shuffle)

@@ -7,13 +7,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.example.example import (
-    Example,
-    bytes_feature,
-    encode_entry,
-    float_feature,
-    int64_feature,
-)
+from tfod.example.example import Example, bytes_feature, encode_entry, float_feature, int64_feature
 from tfod.example.wire import encode_varint
 from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.reader import Record

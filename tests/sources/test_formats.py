@@ -35,7 +35,7 @@ SOURCES: dict[str, tuple[str, dict[str, str | bytes]]] = {
     "VOC, nested": ("voc", {"images/train/a.xml": VOC, "images/train/a.png": PNG}),
     "VOC, images above": ("voc", {"Annotations/a.xml": VOC, "a.png": PNG}),
     "VOC, UTF-16": ("voc", {"a.xml": VOC.encode("utf-16"), "a.png": PNG}),
-    "VOC, capitals": ("voc", {"a.XML".lower(): "<!-- x -->" + VOC.replace("ann", "Ann")}
+    "VOC, capitals": ("voc", {"a.xml": "<!-- x -->" + VOC.replace("ann", "Ann")}
                       | {"a.png": PNG, "0.xml": KML}),
     "VOC, devkit": ("voc", {f"VOCdevkit/VOC2007/{name}": text for name, text in {
         "Annotations/a.xml": VOC, "JPEGImages/a.png": PNG, "ImageSets/Main/val.txt": "a"
@@ -45,13 +45,13 @@ SOURCES: dict[str, tuple[str, dict[str, str | bytes]]] = {
     "COCO": ("coco", {"annotations/instances_x.json": COCO, "images/a.png": PNG}),
     "COCO, Roboflow": ("coco", {"train/_annotations.coco.json": COCO, "train/a.png": PNG}),
     "COCO, a name": ("coco", {"x/b.json": COCO, "x/a.png": PNG, "README.md": ""}),
-    "YOLO": ("yolo", {"x/data.yaml": "names: [cat]\ntrain: images"}
-             | {f"x/{name}": text for name, text in YOLO.items()}),
+    "YOLO": ("yolo", {"data.yaml": "names: [cat]\ntrain: images\n", **YOLO}),
     "YOLO, Darknet": ("yolo", {"obj.names": "cat", "obj.data": "train=x.txt", "x.txt": "d/a.png",
                                "d/a.png": PNG, "d/a.txt": "0 .5 .5 .5 .5"}),
     "YOLO, classes": ("yolo", {"classes.txt": "cat", **YOLO}),
     "CSV": ("csv", {"a.csv": CSV, "a.png": PNG, "b.csv": "x,y\n"}),
     "CVAT": ("cvat_xml", {"task_7/annotations.xml": CVAT, "task_7/images/a.png": PNG}),
+    "CVAT, folders": ("cvat_xml", {"x/annotations.xml": CVAT, "x/a.png": PNG, "y/z.txt": ""}),
     "two": ("voc yolo", {"a.xml": VOC, "a.png": PNG, "data.yaml": "{names: [cat], train: .}"}),
     "VOC with classes.txt": ("voc", {"a.xml": VOC, "a.png": PNG, "classes.txt": "cat"}),
     "hidden": ("", {"__MACOSX/._a.xml": VOC, ".x/a.xml": VOC, "a.png": PNG}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import re
 from collections import Counter
@@ -12,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
-from zipfile import ZipFile
 
 import pytest
 import tfod
@@ -32,6 +30,7 @@ from tests.commands import Run
 from tests.files import write_files
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, frame, image, objects
+from tests.zip_forge import real_zip
 
 PNG = saved("RGB", "PNG")
 BOXES = [[0.25, 0.2, 0.5, 0.6], [0.1, 0.1, 0.9, 0.8]]
@@ -71,22 +70,17 @@ def shard_of(layout: str) -> bytes:
     return frame(*map(encode, RECORDS[layout]))
 
 
-def zipped(files: Mapping[str, bytes | str]) -> bytes:
-    stream = io.BytesIO()
-    with ZipFile(stream, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return stream.getvalue()
-
-
-IDS, TEXTS = shard_of("tf_detection_api"), shard_of("roboflow")
-SPLITS = {"train/a.tfrecord": IDS, "valid/a.tfrecord": IDS, "label_map.pbtxt": MAP}
+IDS, TEXTS, LABELLED = map(shard_of, ("tf_detection_api", "roboflow", "image_label"))
+SPLITS = {"train/a.tfrecord": IDS, "valid/a.tfrecord": IDS, "label_map.pbtxt": MAP.encode()}
+ZIP = real_zip(SPLITS.items())
 FILES: Mapping[str, Mapping[str, bytes | str]] = {
     **{name: {"a.tfrecord": shard_of(name), "label_map.pbtxt": MAP} for name in RECORDS},
-    "labels.txt": {"a.tfrecord": shard_of("image_label"), "labels.txt": "cat\ndog\n"},
-    "labels.txt above": {"day/a.tfrecord": shard_of("image_label"), "labels.txt": "cat\ndog\n"},
+    "labels.txt": {"a.tfrecord": LABELLED, "labels.txt": "cat\ndog\n"},
+    "labels.txt above": {"day/a.tfrecord": LABELLED, "labels.txt": "cat\ndog\n"},
     "a zip with labels.txt": {
-        "a.zip": zipped({"x/a.tfrecord": shard_of("image_label"), "labels.txt": "cat\ndog\n"}),
+        "a.zip": real_zip(
+            {"x/a.tfrecord": shard_of("image_label"), "labels.txt": b"cat\ndog\n"}.items()
+        ),
         "labels.txt": "horse\n",
     },
     "labels.txt next to boxes": {"a.tfrecord": TEXTS, "labels.txt": "horse\n"},
@@ -98,9 +92,13 @@ FILES: Mapping[str, Mapping[str, bytes | str]] = {
     "folders of splits": SPLITS,
     "a label map above": {"day/a.tfrecord": IDS, "label_map.pbtxt": MAP},
     "a label map of others above": {"day/a.tfrecord": TEXTS, "label_map.pbtxt": OTHER},
-    "a zip": {"a.zip": zipped(SPLITS)},
-    "a zip in a zip's folder": {"a.zip": zipped({f"x/{k}": v for k, v in SPLITS.items()})},
-    "a zip next to shards": {"a.tfrecord": IDS, "label_map.pbtxt": MAP, "b.zip": zipped(SPLITS)},
+    "a zip": {"a.zip": ZIP},
+    "a zip in a zip's folder": {"a.zip": real_zip((f"x/{k}", v) for k, v in SPLITS.items())},
+    "a zip next to shards": {
+        "a.tfrecord": IDS,
+        "label_map.pbtxt": MAP,
+        "b.zip": real_zip(SPLITS.items()),
+    },
 }
 
 
@@ -253,6 +251,7 @@ NOT_OF_SHARDS = {"cvat", "rules", "serve"}
 
 def test_every_command_is_here() -> None:
     assert {*COMMANDS} - NOT_OF_SHARDS <= ANSWERS.keys()
+    assert {name.partition(" ")[0] for name in RECORDS} == LAYOUTS.keys() - {"tf_vision"}
 
 
 @pytest.mark.parametrize("command", ANSWERS)
@@ -263,15 +262,9 @@ def test_one_answer(run: Run, tmp_path: Path, name: str, command: str) -> None:
     source = source / "a.zip" if is_zip else source
     expected = resolved(source, is_checked=command in ("check", "show"))
     assert expected.records and expected.classes
+    assert name not in RECORDS or expected.layouts == {name.partition(" ")[0]}
     if command == "repair" and name == "a zip next to shards":
         assert "name one" in run(command, source, tmp_path / "out").refused()
         return
     found = ANSWERS[command](run, source, tmp_path / "out")
     assert {name: getattr(expected, name) for name in found} == found
-
-
-def test_the_layouts_are_those_that_keys_can_tell(tmp_path: Path) -> None:
-    for name in RECORDS:
-        source = write_files(tmp_path / name, FILES[name])
-        assert resolved(source).layouts == {name.partition(" ")[0]}
-    assert {name.partition(" ")[0] for name in RECORDS} == LAYOUTS.keys() - {"tf_vision"}

@@ -229,6 +229,8 @@ class Writer(FormatWriter):
         )
 
     def add(self, images: Images, label_map: LabelMap) -> None:
+        if OD_API.name != self.LAYOUT:  # which has a place for everything
+            self._count_losses(images)
         for row, one in enumerate(images.detections):
             one = images.renumbered(row, one)
             last = next(self._numbers)  # what is free behind it, of a record that needs a number

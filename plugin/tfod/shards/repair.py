@@ -224,7 +224,8 @@ class _Run:
                 label_map = os.path.join(os.path.dirname(place), LABEL_MAP_FILE)
             text = self._texts.setdefault(label_map, _content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
-            self._new_maps[label_map] = LabelMapFile.of(text, label_map, path)
+            copy = file._replace(name=label_map, path=path)  # of any kind, also a labels.txt
+            self._new_maps[label_map] = copy if file.label_map else copy.of(text, label_map, path)
         return Shard(
             self._name(place),
             os.path.join(self._output, place),

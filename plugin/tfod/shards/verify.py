@@ -27,11 +27,8 @@ def verify(
 ) -> None:
     """Check shards for their receiver without decoding their images.
 
-    Args:
-        shards: complete shards.
-        label_map: the text of their label map.
-        layout: the name of their layout.
-        receiver: who reads them next; by default the OD API's trainer, if it reads their keys.
+    ``label_map`` is the text of their label map, ``layout`` the name of their layout. By default
+    the receiver is the OD API's trainer, if it reads their keys.
 
     Raises:
         InvalidError: they are INVALID.

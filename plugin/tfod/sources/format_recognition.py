@@ -35,8 +35,8 @@ NAMES_FILES = ("obj.names", "classes.txt", "labels/classes.txt")  # Darknet's, t
 CVAT_FILE = "annotations.xml"
 COCO_ROBOFLOW_FILE = "_annotations.coco.json"  # next to the images of each subset
 _HEAD_BYTES = 1 << 16
-_MAX_TRIED = 1000
-"""Files of a folder whose beginnings are read."""
+_MAX_TRIED, _MAX_JSON_TRIED = 1000, 20
+"""Files of a folder whose beginnings are read, and JSON files that are read to their end."""
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 7
 _XML_HEAD_BYTES = 1 << 13
 LABELME_XML = re.compile(rb"(?s)\A(?!.*<bndbox).*<(polygon>|sourceAnnotation>LabelMe)")
@@ -148,11 +148,13 @@ def find_coco_files(files: SourceFiles) -> list[str]:
         names = [one for one in names if not posixpath.basename(one).startswith(others)]
         instances = [one for one in names if posixpath.basename(one).startswith("instances")]
         names = instances or names
-    return [
-        files.path(name)
-        for name in names
-        if files.contains(name, _IMAGES) and not files.contains(name, _PANOPTIC)
-    ]
+
+    def is_coco(name: str) -> bool:
+        return files.contains(name, _IMAGES) and not files.contains(name, _PANOPTIC)
+
+    # Other tools write a long JSON for each image.
+    names = names if any(map(is_coco, names[:_MAX_JSON_TRIED])) else []
+    return [files.path(name) for name in names if is_coco(name)]
 
 
 def find_csv_files(files: SourceFiles) -> list[str]:
@@ -176,9 +178,12 @@ def find_yolo_file(files: SourceFiles) -> str | None:
 
 
 def find_cvat_file(files: SourceFiles) -> str | None:
-    """Return the XML of CVAT for images; None if there is none."""
-    names = files.names if files.is_file else [CVAT_FILE] * (CVAT_FILE in files.names)
-    return next((files.path(one) for one in names if files.xml_root(one) == "annotations"), None)
+    """Return the XML of CVAT for images nearest to the root; None for none or several."""
+    names = [one for one in files.names if files.is_file or posixpath.basename(one) == CVAT_FILE]
+    depth = min((one.count("/") for one in names), default=0)
+    names = [one for one in names if one.count("/") == depth]
+    is_cvat = len(names) == 1 and files.xml_root(names[0]) == "annotations"
+    return files.path(names[0]) if is_cvat else None
 
 
 def _is_voc(files: SourceFiles) -> bool:

@@ -174,11 +174,9 @@ def find_readable(
 
 def _require_shards(archive: Zip) -> None:
     """Raise for a zip that cannot be read or has no shard, or for a file that must not be read."""
-    content = archive.content
     if archive.unreadable:
         raise TfodError(f"{archive.name}: {archive.unreadable}")
-    if content.damage is not None:
-        sound_content(archive.path)
+    content = sound_content(archive.path)  # with the path that the user typed
     paths = shards_in_zip(content)
     if not paths:
         missing = f"{archive.name}: no shard in this archive; look at it with: tfod check"

@@ -15,7 +15,7 @@ from tfod.detection.labels.label_map import (
     load_label_map,
     read_text_file,
 )
-from tfod.detection.labels.labels_file import decode_labels, is_labels_file, read_labels
+from tfod.detection.labels.labels_file import is_labels_file, read_labels
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.names import ShardName, stated_name
 from tfod.tfrecord.storage.archive import ZipContent
@@ -112,8 +112,6 @@ class LabelMapFile(NamedTuple):
     def of(data: bytes, name: str, path: str) -> LabelMapFile:
         """A label map from bytes, which may be none; of a long one they need not be all."""
         try:
-            if is_labels_file(name):
-                return LabelMapFile(name, decode_labels(data, name), "", (), path, data)
             label_map, liberties = decode_label_map(data, name)
         except LabelMapError as error:
             return LabelMapFile(name, None, str(error), path=path, data=data)
@@ -124,7 +122,10 @@ class LabelMapFile(NamedTuple):
         """The label map of a file or a URL, under its path or another name."""
         name = path if name is None else name
         try:
-            return LabelMapFile.of(read_text_file(path, LONGEST_LABEL_MAP), name, path)
+            data = read_text_file(path, LONGEST_LABEL_MAP)
+            if is_labels_file(path):
+                return LabelMapFile(name, read_labels(path)[0], path=path, data=data)
+            return LabelMapFile.of(data, name, path)
         except LabelMapError as error:
             return LabelMapFile(name, None, str(error).replace(path, name), path=path)
 

@@ -188,15 +188,12 @@ class _Search:
             replace(one, subset=subset_of[one.name]) if one.by_itself else one
             for one in self._shards.values()
         )
-        named = {}
-        for path, one in self._zips.items():
-            datasets.append(one)
-            if own := self._named_for(path):
-                named[len(datasets) - 1] = LabelMapFile.at(own)
+        datasets += self._zips.values()
         if self._finds_label_maps:
             datasets = [_with_labels_files(one, self._field_mapping) for one in datasets]
-        for number, label_map in named.items():
-            datasets[number] = datasets[number].with_label_map(label_map)
+        for number, path in enumerate(self._zips, len(datasets) - len(self._zips)):
+            if own := self._named_for(path):
+                datasets[number] = datasets[number].with_label_map(LabelMapFile.at(own))
         unused = self._unused({name for one in datasets for name in one.label_maps})
         rest = Dataset("", label_maps={one: LabelMapFile.at(one) for one in unused})
         notes = [*self._notes, *self._finder.notes]

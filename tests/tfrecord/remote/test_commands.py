@@ -213,11 +213,7 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(
     ],
 )
 def test_other_commands_read_from_buckets(
-    bucket: Bucket,
-    tmp_path: Path,
-    run: Run,
-    arguments: Sequence[str],
-    written: int,
+    bucket: Bucket, tmp_path: Path, run: Run, arguments: Sequence[str], written: int
 ) -> None:
     where = tmp_path / "sound"
     write_records(where, "train", records(40), num_shards=4)

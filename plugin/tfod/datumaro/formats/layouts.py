@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tfod.datumaro.formats.options import ExportOptions
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import labels_text
-from tfod.formats.layouts.roboflow import DEFAULT_NAME, folder_of, own_folder, texts_beside
+from tfod.formats.layouts.roboflow import DEFAULT_NAME, folder_of, texts_beside
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.shard_sets.names import (
     EXTENSION,
@@ -104,7 +104,7 @@ class RoboflowLayout(Layout):
         return self._options.name or DEFAULT_NAME
 
     def place(self, subset: str, others: Iterable[str]) -> tuple[str, str]:
-        return os.path.join(self.folder, own_folder(subset, others)), self._name()
+        return os.path.join(self.folder, folder_of(subset, others)), self._name()
 
     def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
         return texts_beside(label_map, subsets, self._name())

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable
 
 from tfod.detection.labels.label_map import (
-    LONGEST_LABEL_MAP,
     LabelMap,
     LabelMapItem,
     load_label_map,
@@ -20,6 +19,7 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.errors import LabelMapError
 
+_LONGEST = 16 << 20
 _NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")
 
 
@@ -34,16 +34,8 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
         LabelMapError: it cannot be read, is no text, or has no name.
     """
     name = os.fspath(path)
-    return decode_labels(read_text_file(name, LONGEST_LABEL_MAP), name), []
-
-
-def decode_labels(data: bytes, name: str) -> LabelMap:
-    """Return the classes of the bytes of a ``labels.txt``, which errors call by a name.
-
-    Raises:
-        LabelMapError: it is too long, is not text, or has no name.
-    """
-    if len(data) > LONGEST_LABEL_MAP:
+    data = read_text_file(name, _LONGEST)
+    if len(data) > _LONGEST:
         raise LabelMapError(f"{name} is too long for names of classes")
     try:
         text = data.decode("utf-8-sig")
@@ -60,7 +52,7 @@ def decode_labels(data: bytes, name: str) -> LabelMap:
     pairs = [(int(one[1]), one[2]) for one in numbered if one]
     if len(pairs) < len(numbered):  # bare names, whatever one of them looks like
         pairs = list(enumerate(lines))
-    return LabelMap(tuple(LabelMapItem(number, label) for number, label in pairs))
+    return LabelMap(tuple(LabelMapItem(number, label) for number, label in pairs)), []
 
 
 def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:

@@ -35,7 +35,7 @@ from tfod.formats.options import OddBoxes, Options, Problems
 from tfod.formats.reading.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
 from tfod.formats.reading.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
-from tfod.sources.format_recognition import CVAT_FILE
+from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_file
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -44,7 +44,8 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: it is something else, or a frame has no image.
     """
-    file = os.path.join(source, CVAT_FILE) if os.path.isdir(source) else source
+    default = os.path.join(source, CVAT_FILE) if os.path.isdir(source) else source
+    file = find_cvat_file(SourceFiles.at(source)) or default
     parts = read_cvat_xml(file)
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first

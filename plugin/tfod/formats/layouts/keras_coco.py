@@ -9,19 +9,16 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from tfod.detection.boxes import corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
-from tfod.detection.images.masks import decode_mask_png
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats import shards
-from tfod.formats.dataset import Dataset, Images
+from tfod.formats.dataset import Dataset
 from tfod.formats.options import Options
-from tfod.formats.writer import NO_PLACE, SOURCE_ID, masks_of
+from tfod.formats.writer import NO_PLACE, SOURCE_ID
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.shard_sets.names import RECIPE_RECORDS, recipe_file_names
 from tfod.tfrecord.writer import ShardLayout
@@ -58,10 +55,6 @@ class Writer(shards.Writer):
         layout = ShardLayout(shard_records=RECIPE_RECORDS)
         self._writers[subset] = self._output.add_subset(subset, layout, name_files)
 
-    def add(self, images: Images, label_map: LabelMap) -> None:
-        self._count_losses(images)
-        super().add(images, label_map)
-
     def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
         name, image_id = one.filename or "", int(one.source_id or 0)
         other = self._names_by_id.setdefault((subset, image_id), name)
@@ -89,10 +82,6 @@ class Writer(shards.Writer):
     def _objects(self, one: Detection) -> Iterator[KerasAnnotation]:
         corners, _ = corners_in_pixels(one.boxes, (one.height or 1, one.width or 1))
         areas = one.attributes.get("area") or [None] * len(corners)
-        rows = zip(corners.tolist(), one.class_label or (), areas, masks_of(one), strict=True)
-        for box, label, area, mask in rows:
-            if not isinstance(area, (int, float)) and mask is not None:
-                pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
-                area = float(pixels.sum())
+        for box, label, area in zip(corners.tolist(), one.class_label or (), areas, strict=True):
             known = float(area) if isinstance(area, (int, float)) else None
             yield KerasAnnotation.of(next(self._annotations), label, box, known)

@@ -20,7 +20,6 @@ from tfod.example.example import (
     text_feature,
 )
 from tfod.formats import shards
-from tfod.formats.dataset import Images
 from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stem_of_subset
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
 from tfod.tfrecord.writer import ShardLayout
@@ -31,18 +30,13 @@ DEFAULT_NAME = "Objects"
 _FOLDERS = {"val": "valid", "validation": "valid"}
 
 
-def folder_of(subset: str) -> str:
-    """Return the name of a subset's folder."""
-    return _FOLDERS.get(subset, stem_of_subset(subset))
-
-
-def own_folder(subset: str, others: Iterable[str]) -> str:
+def folder_of(subset: str, others: Iterable[str] = ()) -> str:
     """Return the name of a subset's folder.
 
     Raises:
         TfodError: another subset, which is written already, has taken it.
     """
-    folder = folder_of(subset)
+    folder = _FOLDERS.get(subset, stem_of_subset(subset))
     for other in others:
         if other != subset and folder_of(other) == folder:
             raise TfodError(
@@ -92,12 +86,8 @@ class Writer(shards.Writer):
     LAYOUT = "roboflow"
 
     def begin(self, subset: str) -> None:
-        name = os.path.join(own_folder(subset, self._writers), DEFAULT_NAME + SHARD_EXTENSIONS[0])
+        name = os.path.join(folder_of(subset, self._writers), DEFAULT_NAME + SHARD_EXTENSIONS[0])
         self._writers[subset] = self._output.add_subset(subset, ShardLayout(), lambda _: [name])
-
-    def add(self, images: Images, label_map: LabelMap) -> None:
-        self._count_losses(images)
-        super().add(images, label_map)
 
     def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
         return (encode(one),)
