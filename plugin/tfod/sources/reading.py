@@ -182,7 +182,7 @@ def _require_shards(archive: Zip) -> None:
         missing = f"{archive.name}: no shard in this archive; look at it with: tfod check"
         raise no_shards_error(archive.path, ShardsNotFoundError(missing))
     for path in (*paths, *filter(may_be_label_map, content.refused)):
-        require_readable(content.entries[path], content)
+        require_readable(content.entries[path], content, archive.name)
 
 
 def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:

@@ -350,8 +350,10 @@ def find_entry(path: str) -> ZipEntry | None:
     return entry
 
 
-def require_readable(entry: ZipEntry, content: ZipContent) -> None:
+def require_readable(entry: ZipEntry, content: ZipContent, archive: str = "") -> None:
     """Refuse an entry that is damaged, hostile or packed in a way that is not read.
+
+    ``archive`` is what messages call the zip, if not by its path.
 
     Raises:
         ShardError: it is; the message says why.
@@ -359,7 +361,7 @@ def require_readable(entry: ZipEntry, content: ZipContent) -> None:
     refused = content.refused.get(entry.path)
     if refused is not None:
         cause = f"entry {entry.shown} is not read: {refused.cause}"
-        raise ShardError(cause, shard=entry.archive, fix=SEE)
+        raise ShardError(cause, shard=archive or entry.archive, fix=SEE)
 
 
 def files_in(folder: str) -> Sequence[str]:
