@@ -60,6 +60,10 @@ SOURCES: dict[str, tuple[str, dict[str, str | bytes]]] = {
     "labels without names": ("", YOLO),
     "panoptic": ("", {"annotations/a.json": COCO.replace('"area"', '"segments_info": [], "area"')}),
     "captions": ("", {"annotations/captions_x.json": COCO}),
+    "VOC, images in two folders": ("voc", {"xml/a.xml": VOC, "x/a.png": PNG, "y/b.png": PNG}),
+    "VOC, far down": ("voc", {"1/2/3/4/5/a.xml": VOC, "1/2/3/4/5/a.png": PNG}),
+    "YOLO, another YAML": ("yolo", {"pets.yaml": "names: [cat]\ntrain: images", **YOLO}),
+    "CVAT, video": ("", {"annotations.xml": CVAT.replace("<image ", "<track "), "a.png": PNG}),
     "other texts": ("", {"a.json": "{}", "data.yaml": "lr: 1", "a.csv": "x,y", "a.txt": "0 0 1"}),
 }  # fmt: skip
 
@@ -96,6 +100,14 @@ def test_the_suggested_command_works(
     assert shards and all(len(one.boxes) == 1 and one.encoded == PNG for one in shards)
     options = [f"--from-{side}={expected.split()[0]}" for side in "ab"]
     assert run("diff", name, name, *options).succeeded() == ""
+
+
+@pytest.mark.parametrize("name", ["d", "d.zip"])
+def test_the_label_map_may_be_next_to_the_only_folder(tmp_path: Path, run: Run, name: str) -> None:
+    files = {"x/y/a.xml": VOC, "x/y/a.png": PNG, "x.pbtxt": "item { id: 7 name: 'cat' }"}
+    (pack if name.endswith("zip") else write_files)(tmp_path / name, files)
+    run("convert", tmp_path / name, tmp_path / "out").succeeded()
+    assert [one.class_label for one in read_detections(tmp_path / "out")] == [[7]]
 
 
 ENTRY = Item("a.xml", VOC.encode())

@@ -72,7 +72,7 @@ def read(source: str, options: Options) -> Dataset:
     names = {
         each.name for found in images.values() for one in found.values() for each in one.objects
     }
-    classes = KnownClasses.find(options.label_map, above, lambda: sorted(names), source)
+    classes = KnownClasses.find(options, above, lambda: sorted(names), source)
     reading = Reading(classes, options, problems)
     subsets = {
         subset: _detections(files[subset], found, _folders(above, subset, options.images), reading)

@@ -69,6 +69,7 @@ class Options:
     Attributes:
         label_map: a file, or a name that tfod ships, in place of the classes that are found.
         images: the folder of the images: where they are, or from shards where to write them.
+        source: the folder that was named, whose label map counts if the format begins further down.
         unpacked: the folder that the source was unpacked into: images outside it, and symbolic
             links, are not read.
         no_images: write none; sizes are those that the annotations give.
@@ -92,6 +93,7 @@ class Options:
 
     label_map: str | None = None
     images: str | None = None
+    source: str | None = None
     unpacked: str | None = None
     no_images: bool = False
     subset: str | None = None

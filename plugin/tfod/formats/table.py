@@ -118,12 +118,14 @@ def open_source(
     """
     (name,), root = recognize(path, named, option)
     if name == SHARDS or not (os.path.isfile(path) and is_zip(path)):
+        options = replace(options, source=path if os.path.isdir(path) else None)
         yield name, FORMATS[name].read(root, options)
         return
     from tfod.formats.reading.archives import unpacked  # needed for zips alone
 
     with unpacked(path) as unpacked_zip:
-        options = replace(options, unpacked=options.images or unpacked_zip.folder)
+        folder = unpacked_zip.folder
+        options = replace(options, source=folder, unpacked=options.images or folder)
         dataset = FORMATS[name].read(unpacked_zip.path(root), options)
         yield name, replace(dataset, shown=unpacked_zip.shown)
 

@@ -62,6 +62,13 @@ _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 # Reading
 
 
+def _folders_of_images(folder: str) -> list[str]:
+    """Return all folders with images, or none if two images have one name."""
+    paths = list(files_below(folder, FORMAT_OF_EXTENSION))
+    stems = {os.path.splitext(os.path.basename(path))[0] for path in paths}
+    return sorted(set(map(os.path.dirname, paths))) if len(stems) == len(paths) else []
+
+
 def _xml_files(folder: str) -> Iterator[str]:
     return files_below(folder, (".xml",))
 
@@ -83,7 +90,7 @@ def read(source: str, options: Options) -> Dataset:
         raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
     # All annotations are looked at, not those of one set: every set gets the same map.
     classes = KnownClasses.find(
-        options.label_map, year.root, lambda: _class_names(every), year.annotations, "voc2007"
+        options, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
     reading = Reading(classes, options, problems)
     subsets = {
@@ -139,8 +146,9 @@ class _Year:
         # Where only the annotations were named, the images may be beside them.
         roots = (self.root, os.path.join(self.root, os.pardir))
         known = [os.path.normpath(os.path.join(root, one)) for root in roots for one in _IMAGES]
-        own = list(filter(os.path.isdir, known[: len(_IMAGES)])) or known[:1]
-        return [*own, self.annotations, *known, self.root]
+        own = list(filter(os.path.isdir, known[: len(_IMAGES)]))
+        others = _folders_of_images(self.root) if not own else ()
+        return [*(own or known[:1]), self.annotations, *known, self.root, *others]
 
     def set_names(self) -> list[str]:
         """Names of the sets that have a list, but for one that only joins two others.

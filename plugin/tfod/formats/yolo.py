@@ -96,7 +96,7 @@ def read(source: str, options: Options) -> Dataset:
     read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
     layout = read_layout(file, problems)
     in_order = [name for _, name in sorted(layout.names.items())]
-    classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: in_order, file)
+    classes = KnownClasses.find(options, os.path.dirname(file), lambda: in_order, file)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:

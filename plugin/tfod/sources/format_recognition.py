@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import posixpath
 import re
@@ -35,6 +36,7 @@ NAMES_FILES = ("obj.names", "classes.txt", "labels/classes.txt")  # Darknet's, t
 CVAT_FILE = "annotations.xml"
 COCO_ROBOFLOW_FILE = "_annotations.coco.json"  # next to the images of each subset
 _HEAD_BYTES = 1 << 16
+_MAX_DEPTH, _MAX_LISTED = 32, 1_000_000
 _MAX_TRIED, _MAX_JSON_TRIED = 1000, 20
 """Files of a folder whose beginnings are read, and JSON files that are read to their end."""
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 7
@@ -42,8 +44,9 @@ _XML_HEAD_BYTES = 1 << 13
 LABELME_XML = re.compile(rb"(?s)\A(?!.*<bndbox).*<(polygon>|sourceAnnotation>LabelMe)")
 """LabelMe's XML has the root of VOC's, and no box."""
 _IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
+_FRAME, _TRACK = re.compile(rb"<image\s"), re.compile(rb"<track\s")
 _PANOPTIC = re.compile(rb'"segments_info"\s*:')
-_YAML_KEY = re.compile(rb"""^[\s{]*["']?(?:names|nc|train|val)["']?\s*:""", re.MULTILINE)
+_YAML_KEY = re.compile(rb"""^[\s{]*["']?(names|nc|train|val)["']?\s*:""", re.MULTILINE)
 _BOX_NUMBERS = 5  # of a line of YOLO: class, center, size
 
 
@@ -62,13 +65,14 @@ class SourceFiles(NamedTuple):
 
     @staticmethod
     def at(path: str) -> SourceFiles:
-        """List the files at a path, three levels deep in a folder.
+        """List the files at a path, without hidden ones.
 
         Raises:
             ShardError: the path is a zip that is damaged.
         """
         if os.path.isdir(path):
-            names = (os.path.relpath(file, path).replace(os.sep, "/") for file in files_below(path))
+            files = itertools.islice(files_below(path, _MAX_DEPTH), _MAX_LISTED)
+            names = (os.path.relpath(file, path).replace(os.sep, "/") for file in files)
             return SourceFiles(path, sorted(names))
         if not os.path.isfile(path):
             return SourceFiles(path, [])
@@ -174,6 +178,9 @@ def find_yolo_file(files: SourceFiles) -> str | None:
         names: Sequence[str] = files.ending_with(".yaml", ".yml", ".names")
     else:
         names = [name for name in (*YAML_FILES, *NAMES_FILES) if name in files.names]
+        texts = files.ending_with(".yaml", ".yml") if not names else ()
+        texts = [one for one in texts if len({*_YAML_KEY.findall(files.head(one))}) > 1]
+        names += texts if len(texts) == 1 else ()
     return files.path(names[0]) if names else None
 
 
@@ -184,6 +191,13 @@ def find_cvat_file(files: SourceFiles) -> str | None:
     names = [one for one in names if one.count("/") == depth]
     is_cvat = len(names) == 1 and files.xml_root(names[0]) == "annotations"
     return files.path(names[0]) if is_cvat else None
+
+
+def _is_cvat(files: SourceFiles) -> bool:
+    """Return whether there is an XML of CVAT for images; that for video has tracks instead."""
+    file = find_cvat_file(files)
+    name = os.path.relpath(file, files.root or os.curdir).replace(os.sep, "/") if file else ""
+    return bool(name) and (files.contains(name, _FRAME) or not files.contains(name, _TRACK))
 
 
 def _is_voc(files: SourceFiles) -> bool:
@@ -202,7 +216,7 @@ def _is_voc(files: SourceFiles) -> bool:
 def _is_yolo(files: SourceFiles) -> bool:
     """Return whether classes are named, in a file of another use only next to YOLO's labels."""
     name = os.path.basename(find_yolo_file(files) or "")
-    if name in YAML_FILES and not files.is_file:
+    if name.endswith(("yaml", "yml")) and not files.is_file:
         return _YAML_KEY.search(files.head(name)) is not None
     texts = files.ending_with(".txt", folder=None)[:_MAX_TRIED] if name == "classes.txt" else ()
     return any(_is_label_file(files.head(one)) for one in texts) if texts else bool(name)
@@ -229,7 +243,7 @@ FORMATS = {
     "voc": FormatRow("Pascal VOC", _is_voc, "PASCAL VOC 1.1"),
     "yolo": FormatRow("YOLO", _is_yolo, "Ultralytics YOLO Detection 1.0 or YOLO 1.1"),
     "csv": FormatRow("CSV", find_csv_files),
-    "cvat_xml": FormatRow("CVAT for images", find_cvat_file, "CVAT 1.1"),
+    "cvat_xml": FormatRow("CVAT for images", _is_cvat, "CVAT 1.1"),
 }
 """The formats besides shards, by the names that ``--from`` takes."""
 

@@ -81,6 +81,14 @@ class Tool(NamedTuple):
 
 _TOOLS = (
     Tool(
+        "CVAT for video",
+        r"[^/]+\.xml",
+        r"<track\s",
+        advice="export the task as CVAT for images 1.1",
+        cvat_title="CVAT 1.1",
+        is_deep=True,
+    ),
+    Tool(
         "LabelMe JSON",
         r"[^/]+\.json",
         r'(?s)"shapes"\s*:.*"(imagePath|points)"',
@@ -157,6 +165,15 @@ _TOOLS = (
         "dota",
         [r"[^/]+/labelTxt/[^/]+\.txt", r"[^/]+/images/.+"],
         "put the text files into train/labelTxt and the images into train/images",
+    ),
+    Tool(
+        "YOLO labels without class names",
+        r"[^/]+\.txt",
+        r"(?m)\A\s*\d+( +-?[\d.]+(e-?\d+)?){4,}\s*$",
+        advice="write the names of the classes, one per line, to classes.txt, and convert that",
+    ),
+    Tool(
+        "one file of Pascal VOC", r"[^/]+\.xml", r"(?i)<annotation[\s>]", advice="name its folder"
     ),
 )
 

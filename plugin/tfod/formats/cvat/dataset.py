@@ -50,7 +50,7 @@ def read(source: str, options: Options) -> Dataset:
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first
     labels = list(meta.labels)
-    classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: labels, file)
+    classes = KnownClasses.find(options, os.path.dirname(file), lambda: labels, file)
     clip = options.odd_boxes is not OddBoxes.KEEP
     builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
     problems = Problems(options)
