@@ -16,7 +16,6 @@ from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.near_names import names_near_labels
 from tfod.detection.losses import listed
-from tfod.formats.cvat.detections import OCCLUDED, TRACK
 
 if TYPE_CHECKING:
     from tfod.checker.references.cvat_task import Frame
@@ -245,7 +244,11 @@ def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
 )
 def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
     """The attributes of all labels together; CVAT's own marks need none."""
-    known = result.task.attributes if result.task else {}
+    if result.task is None:
+        return
+    from tfod.formats.cvat.detections import OCCLUDED, TRACK  # few checks have a task
+
+    known = result.task.attributes
     lacking: Counter[str] = Counter()
     for (text, name), count in sum((one.attributes for one in result.shards), Counter()).items():
         (label,) = _as_labelled(result, Counter([text]), frozenset(known))
