@@ -16,8 +16,8 @@ from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetImportError
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.check import Options, check_sources
-from tfod.check.receivers import DATUMARO
+from tfod.checker.check import Options, check_sources
+from tfod.checker.receivers import DATUMARO
 from tfod.detection import keys
 from tfod.errors import TfodError
 from tfod.tfrecord.record_index import close_files

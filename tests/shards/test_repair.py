@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.check import Options as CheckOptions
-from tfod.check.check import check_sources
+from tfod.checker.check import Options as CheckOptions
+from tfod.checker.check import check_sources
 
 from tests.commands import Run, run_python
 from tests.files import files_in, write_files

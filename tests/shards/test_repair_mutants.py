@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.check import Options as CheckOptions
-from tfod.check.check import check_sources
-from tfod.check.finding import Finding
-from tfod.check.profiles.file import load_profile
-from tfod.check.rules.registry import all_rules
+from tfod.checker.check import Options as CheckOptions
+from tfod.checker.check import check_sources
+from tfod.checker.finding import Finding
+from tfod.checker.profiles.file import load_profile
+from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example

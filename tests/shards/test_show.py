@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from tfod.check.reporters.drawing import class_colour
-from tfod.check.reporters.html import Card, render_cards
+from tfod.checker.reporters.drawing import class_colour
+from tfod.checker.reporters.html import Card, render_cards
 from tfod.detection import keys
 from tfod.detection.images.masks import encode_mask_png
 from tfod.shards.show import draw_records

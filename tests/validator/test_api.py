@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 import requests
-from tfod.check.profiles.profile import READY
-from tfod.check.rules.registry import all_rules
+from tfod.checker.profiles.profile import READY
+from tfod.checker.rules.registry import all_rules
 
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 

@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.cli.arguments import (
     MOST_SHARDS,
     Parser,

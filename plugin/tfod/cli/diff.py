@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from tfod.check.finding import plural
-from tfod.check.reporters.escaping import escape_json, visible
+from tfod.checker.finding import plural
+from tfod.checker.reporters.escaping import escape_json, visible
 from tfod.cli.arguments import (
     Parser,
     add_label_map,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.cli.arguments import (
     MOST_SHARDS,
     Parser,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from tfod.check.finding import plural
-from tfod.check.reporters.html import render_cards
+from tfod.checker.finding import plural
+from tfod.checker.reporters.html import render_cards
 from tfod.cli.arguments import (
     Parser,
     add_label_map,

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.check.finding import first_of, plural
-from tfod.check.references.cvat_task import Frame, Task
-from tfod.check.references.frames import Matcher
+from tfod.checker.finding import first_of, plural
+from tfod.checker.references.cvat_task import Frame, Task
+from tfod.checker.references.frames import Matcher
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection

@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfod.check.check import Options, check
-from tfod.check.finding import Finding, Severity
-from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task import Task
-from tfod.check.references.frames import root_of
-from tfod.check.report import Report
-from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.wording import place_of
-from tfod.check.rules.registry import all_rules
+from tfod.checker.check import Options, check
+from tfod.checker.finding import Finding, Severity
+from tfod.checker.receivers import CVAT
+from tfod.checker.references.cvat_task import Task
+from tfod.checker.references.frames import root_of
+from tfod.checker.report import Report
+from tfod.checker.reporters.escaping import visible
+from tfod.checker.reporters.wording import place_of
+from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
 

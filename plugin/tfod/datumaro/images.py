@@ -159,7 +159,7 @@ class ImageEncoder:
         if is_usable or header is None:
             with contextlib.suppress(Exception):  # whatever the decoder raises for other bytes
                 return self._reencoded(media, data)
-        from tfod.check.records.images import looks_like  # only if an image is broken
+        from tfod.checker.records.images import looks_like  # only if an image is broken
 
         state = "damaged or cut short" if header else looks_like(data, 0, len(data))
         state = state or ("not a readable image" if data else "empty")

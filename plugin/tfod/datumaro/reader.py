@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.check.finding import first_of
+from tfod.checker.finding import first_of
 from tfod.datumaro import compat
 from tfod.datumaro.categories import make_categories
 from tfod.datumaro.construct import make_item, paused_garbage_collection
@@ -338,7 +338,7 @@ _NOTHING_MORE = Detection()
 
 def _field_mapping_of(profile: str) -> FieldMapping:
     """The field mapping of a profile, by its name or from its file."""
-    from tfod.check.profiles.file import load_profile  # the checker's, and only on demand
+    from tfod.checker.profiles.file import load_profile  # the checker's, and only on demand
 
     return load_profile(profile).field_mapping
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import plural, size
-from tfod.check.records.result import add_bounded
-from tfod.check.reporters.escaping import in_columns, shortened_name, visible
+from tfod.checker.finding import plural, size
+from tfod.checker.records.result import add_bounded
+from tfod.checker.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping

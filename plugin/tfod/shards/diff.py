@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.detection import keys
 from tfod.detection.boxes import iou
 from tfod.detection.detection import Detection

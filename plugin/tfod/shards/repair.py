@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tfod.check.check import Options as CheckOptions
-from tfod.check.check import check
-from tfod.check.finding import Finding, Place, Severity
-from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.policy import levels_of
-from tfod.check.profiles.profile import OFF, Profile
-from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.report import Report
-from tfod.check.rules.registry import all_rules
+from tfod.checker.check import Options as CheckOptions
+from tfod.checker.check import check
+from tfod.checker.finding import Finding, Place, Severity
+from tfod.checker.profiles.choice import profile_of
+from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.profile import OFF, Profile
+from tfod.checker.receivers import ANY, RECEIVERS
+from tfod.checker.report import Report
+from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free

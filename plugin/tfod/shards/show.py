@@ -1,6 +1,6 @@
 """Records to look at: of each an image with its boxes, masks, keypoints and classes.
 
-The reporters of the check draw them (:mod:`tfod.check.reporters.drawing`), and make the page.
+The reporters of the check draw them (:mod:`tfod.checker.reporters.drawing`), and make the page.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, repeat
 
-from tfod.check.finding import first_of, plural
-from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.profile import Profile
-from tfod.check.reporters.drawing import class_colour, draw, undrawn
-from tfod.check.reporters.html import Card
-from tfod.check.reporters.samples import classes_of, read_sample
-from tfod.check.reporters.wording import record_name
+from tfod.checker.finding import first_of, plural
+from tfod.checker.profiles.choice import profile_of
+from tfod.checker.profiles.profile import Profile
+from tfod.checker.reporters.drawing import class_colour, draw, undrawn
+from tfod.checker.reporters.html import Card
+from tfod.checker.reporters.samples import classes_of, read_sample
+from tfod.checker.reporters.wording import record_name
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap

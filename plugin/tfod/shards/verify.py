@@ -6,10 +6,10 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from tfod.check.check import Options, check
-from tfod.check.finding import Severity, plural
-from tfod.check.profiles.profile import READY
-from tfod.check.receivers import RECEIVERS
+from tfod.checker.check import Options, check
+from tfod.checker.finding import Severity, plural
+from tfod.checker.profiles.profile import READY
+from tfod.checker.receivers import RECEIVERS
 from tfod.errors import TfodError
 from tfod.formats.options import CompleteShard
 from tfod.sources.resolved import File

@@ -1,7 +1,7 @@
 """Layouts: which feature keys records have, what each key holds, and which layout fits best.
 
 Every command and reader asks here where the image, the boxes and the classes are. The checker adds
-severities to a layout (:mod:`tfod.check.profiles.profile`).
+severities to a layout (:mod:`tfod.checker.profiles.profile`).
 """
 
 from __future__ import annotations

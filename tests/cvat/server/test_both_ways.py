@@ -27,9 +27,9 @@ from cvat.apps.engine.models import (
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tfod.check.check import Options, check_sources
-from tfod.check.finding import Severity
-from tfod.check.receivers import CVAT
+from tfod.checker.check import Options, check_sources
+from tfod.checker.finding import Severity
+from tfod.checker.receivers import CVAT
 from tfod.cvat.client.export import convert_export
 from tfod.cvat.frame_shards import ExportOptions
 

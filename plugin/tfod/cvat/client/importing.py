@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import IO
 
-from tfod.check.references.cvat_task import Task
-from tfod.check.references.frames import Matcher
-from tfod.check.report import Report
-from tfod.check.reporters.text import render_text
+from tfod.checker.references.cvat_task import Task
+from tfod.checker.references.frames import Matcher
+from tfod.checker.report import Report
+from tfod.checker.reporters.text import render_text
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.task import Changes, LiveTask, fetch_task

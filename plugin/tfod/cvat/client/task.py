@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.references.cvat_task import Frame, Task, shown
-from tfod.check.reporters.escaping import in_columns
+from tfod.checker.references.cvat_task import Frame, Task, shown
+from tfod.checker.reporters.escaping import in_columns
 from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError, Target
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.detection.losses import listed

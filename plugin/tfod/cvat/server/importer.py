@@ -13,7 +13,7 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.cvat.records import (
     NewImage,
     NewImages,

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfod.check.references.cvat_task import Frame, Task, shown
+from tfod.checker.references.cvat_task import Frame, Task, shown
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.errors import TfodError
 
