@@ -64,6 +64,7 @@ SOURCES: dict[str, tuple[str, dict[str, str | bytes]]] = {
     "VOC, far down": ("voc", {"1/2/3/4/5/a.xml": VOC, "1/2/3/4/5/a.png": PNG}),
     "YOLO, another YAML": ("yolo", {"pets.yaml": "names: [cat]\ntrain: images", **YOLO}),
     "CVAT, video": ("", {"annotations.xml": CVAT.replace("<image ", "<track "), "a.png": PNG}),
+    "blanks": ("", {f"a.{end}": "\n" * 65536 for end in ("yaml", "json", "csv", "txt", "xml")}),
     "other texts": ("", {"a.json": "{}", "data.yaml": "lr: 1", "a.csv": "x,y", "a.txt": "0 0 1"}),
 }  # fmt: skip
 

@@ -46,7 +46,7 @@ LABELME_XML = re.compile(rb"(?s)\A(?!.*<bndbox).*<(polygon>|sourceAnnotation>Lab
 _IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
 _FRAME, _TRACK = re.compile(rb"<image\s"), re.compile(rb"<track\s")
 _PANOPTIC = re.compile(rb'"segments_info"\s*:')
-_YAML_KEY = re.compile(rb"""^[\s{]*["']?(names|nc|train|val)["']?\s*:""", re.MULTILINE)
+_YAML_KEY = re.compile(rb"""^[ \t{]*["']?(names|nc|train|val)["']?\s*:""", re.MULTILINE)
 _BOX_NUMBERS = 5  # of a line of YOLO: class, center, size
 
 

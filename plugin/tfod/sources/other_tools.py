@@ -91,7 +91,7 @@ _TOOLS = (
     Tool(
         "LabelMe JSON",
         r"[^/]+\.json",
-        r'(?s)"shapes"\s*:.*"(imagePath|points)"',
+        r'(?s)\A(?=.*"shapes"\s*:).*"(imagePath|points)"',
         advice="make Pascal VOC of it with labelme2voc.py of LabelMe, and convert that",
     ),
     Tool("VIA annotations", r"[^/]+\.(json|csv)", "shape_attributes"),
