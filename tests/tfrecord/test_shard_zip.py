@@ -111,6 +111,10 @@ class TestFinding:
         path = make_zip(tmp_path / "a.zip", {"shapes.dat": frame(*TRAIN), "x.dat": b"no"})
         assert [s.subset for s in find_shards(path)] == ["shapes"]
 
+    def test_known_by_its_bytes(self, tmp_path: Path) -> None:
+        path = make_zip(tmp_path / "export", ROBOFLOW)
+        assert len(find_shards(path)) == 2
+
     def test_roboflow_note_makes_folders_subsets(self, tmp_path: Path) -> None:
         shards = {"night/Objects.tfrecord": frame(*TRAIN), "day/Objects.tfrecord": frame(*VALID)}
         noted = make_zip(tmp_path / "a.zip", shards | {"README.roboflow.txt": b""})

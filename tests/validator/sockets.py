@@ -16,8 +16,8 @@ UPLOAD = "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
 HEALTH = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TOKEN = "Sesame-1234"
 KIND = "Content-Type: multipart/form-data; boundary=b"
-PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.tfrecord"\r\n\r\n'
-FORM = PART + record_of() + b"\r\n--b--\r\n"
+_PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.tfrecord"\r\n\r\n'
+FORM = _PART + record_of() + b"\r\n--b--\r\n"
 
 
 def head_of(*fields: str, token: str = TOKEN) -> str:
@@ -29,7 +29,7 @@ SLOW = {"head": UPLOAD, "body": head_of("Content-Length: 1000") + "a"}
 """What a slow client sends and does not go on with."""
 
 
-def hold_no_thread(server: Any, text: str, health: Callable[[], int]) -> None:
+def assert_no_thread_is_held(server: Any, text: str, health: Callable[[], int]) -> None:
     """Assert that fifty slow clients keep nobody waiting, nor an upload that they go on with."""
     with ExitStack() as stack:
         slow = [stack.enter_context(connect(server, text)) for _ in range(50)]

@@ -29,9 +29,9 @@ from tests.validator.sockets import (
     Answer,
     answer_on,
     ask,
+    assert_no_thread_is_held,
     connect,
     head_of,
-    hold_no_thread,
 )
 
 Start = Callable[..., Service]
@@ -195,7 +195,7 @@ def test_nobody_says_that_the_guard_has_refused(guarded: Service) -> None:
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_slow_clients_hold_no_thread(start_service: Start, text: str) -> None:
     running = start_service(TFOD_THREADS="2")
-    hold_no_thread(running, text, lambda: running.get("/healthz").status_code)
+    assert_no_thread_is_held(running, text, lambda: running.get("/healthz").status_code)
 
 
 def test_slow_readers_cost_neither_memory_nor_disk(service: Service) -> None:

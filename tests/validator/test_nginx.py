@@ -27,9 +27,9 @@ from tests.validator.sockets import (
     UPLOAD,
     Answer,
     ask,
+    assert_no_thread_is_held,
     connect,
     head_of,
-    hold_no_thread,
 )
 
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx.conf"
@@ -130,7 +130,7 @@ def test_lengths_are_refused_by_the_head(behind: tuple[Service, int]) -> None:
 
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_slow_clients_hold_no_thread(behind: tuple[Service, int], text: str) -> None:
-    hold_no_thread(behind[1], text, lambda: get(behind[1]))
+    assert_no_thread_is_held(behind[1], text, lambda: get(behind[1]))
 
 
 def test_connections_of_one_client(behind: tuple[Service, int]) -> None:
