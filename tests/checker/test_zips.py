@@ -310,7 +310,7 @@ def test_zip013_names_other_formats(check: Check) -> None:
     assert finding.message == "this zip holds CSV or CVAT for images annotations, not TFRecord"
     assert finding.fix == (
         "To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export TFRecord 1.0 "
-        "instead, or type: tfod convert a.zip shards --from csv in its folder"
+        "instead, or convert the zip with tfod convert."
     )
 
 
