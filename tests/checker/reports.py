@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import numpy as np
 from tfod.checker.finding import Finding, Findings, Rule, Severity
 from tfod.checker.records.result import ShardResult
 from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
+from tfod.checker.reporters.samples import Sample
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 """What a report in JSON is."""
@@ -102,6 +104,13 @@ def some_figures() -> dict[str, Counter[Any]]:
     """Figures of two images with three boxes."""
     classes = Counter({"person": 2, "автомобиль": 1})
     return {"classes": classes, "image_sizes": Counter({(1080, 1920): 2})}
+
+
+def sample(image: bytes | None = None, boxes: object = (), **fields: object) -> Sample:
+    """An image of record 1 with its boxes, as the pages of reports draw it."""
+    given = {"shard": "a.record", "record": 1, "item": "1.jpg", "height": 320, "width": 640}
+    given |= {"classes": ("person", "cat"), **fields}
+    return Sample(image=image, boxes=np.asarray(boxes, np.float32).reshape(-1, 4), **given)
 
 
 HOSTILE = (

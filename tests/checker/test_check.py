@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import json
 import os
 import signal
@@ -22,7 +23,8 @@ from tests.checker.conftest import ReportOf
 from tests.commands import TIMEOUT, Run, wait_until
 from tests.files import files_in, write_file
 from tests.image_kinds import plain_image
-from tests.records import encode, image, objects, source_id_of, write_shard
+from tests.mutants.sound import flip
+from tests.records import encode, frame, image, objects, source_id_of, write_shard
 from tests.zip_forge import real_zip
 
 CHECK = [sys.executable, "-m", "tfod.cli.main", "check"]
@@ -108,29 +110,6 @@ def test_severities_and_exit_status(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("absent.record",), "absent.record: no such file or folder"),
-        (("SHARD", "--profile", "nothing"), "nothing"),
-        (("SHARD", "--label-map", "absent.pbtxt"), "absent.pbtxt: no such label map"),
-        (("SHARD", "--severity", "BOX06=off"), "did you mean BOX016 or BOX006"),
-        (("SHARD", "--severity", "BOX006=bad"), "expected CODE=error, warning, info, off"),
-        (("SHARD", "--cvat-xml", "absent.xml"), "absent.xml"),
-        (("SHARD", "--cvat-labels", "absent.json"), "absent.json"),
-        (("SHARD", "--images", "absent"), "absent"),
-        (("SHARD", "--output", "/proc/report.txt"), "/proc"),
-        (("nosuch://bucket/x.tfrecord",), "nosuch"),
-    ],
-)
-def test_what_could_not_run(
-    check: Run, sound: str, arguments: tuple[str, ...], message: str
-) -> None:
-    code, out, err = check(*[sound if one == "SHARD" else one for one in arguments])
-    assert (code, out) == (2, "")
-    assert err.startswith("tfod: ") and message in err and err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
     "name", ["MAX_RECORD_BYTES", "MAX_ARCHIVE_BYTES", "MAX_ARCHIVE_ENTRIES", "REMOTE_TIMEOUT"]
 )
 def test_limits_that_are_none(
@@ -152,14 +131,10 @@ def test_folder_set_glob_and_zip(check: Run, tmp_path: Path) -> None:
     (data / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
     archive = tmp_path / "anno.zip"
     archive.write_bytes(real_zip(sorted(files_in(data).items())))
-    for source, names in (
-        (str(data), "folder"),
-        (f"{data}/train-*", "glob"),
-        (str(archive), "zip"),
-    ):
-        code, out, _ = check(source)
-        assert code == 0, (names, out)
-        assert "Checked: 2 shards, 4 records, 4 images, 4 boxes" in out
+    for source in (data, f"{data}/train-*", archive):
+        checked = check(source)
+        assert checked.succeeded() == ""
+        assert "Checked: 2 shards, 4 records, 4 images, 4 boxes" in checked.out
     (data / "train-00001-of-00002.tfrecord").unlink()
     code, out, _ = check(str(data))
     assert code == 1 and "SET001" in out and "train-00001-of-00002.tfrecord" in out
@@ -186,34 +161,28 @@ def test_a_zip_is_opened_once(
 
 
 def test_standard_input(broken: str, tmp_path: Path) -> None:
-    data, archive, packed = Path(broken).read_bytes(), tmp_path / "x", tmp_path / "x.gz"
-    archive.write_bytes(real_zip([("default.tfrecord", data)]))
-    packed.write_bytes(gzip.compress(data))
-    for path, name in (
-        (broken, "<stdin>"),
-        (str(archive), "<stdin>:default.tfrecord"),
-        (str(packed), "<stdin>"),
+    shard = Path(broken).read_bytes()
+    for data, name in (
+        (shard, "<stdin>"),
+        (real_zip([("default.tfrecord", shard)]), "<stdin>:default.tfrecord"),
+        (gzip.compress(shard), "<stdin>"),
     ):
-        with open(path, "rb") as stream:
+        with write_file(tmp_path / "x", data).open("rb") as stream:
             command = [*CHECK, "-", "--format=json"]
             done = subprocess.run(command, stdin=stream, capture_output=True, check=False)
         report = json.loads(done.stdout)
         assert done.returncode == 1 and done.stderr == b""
         found = next(one for one in report["findings"] if one["code"] == "BOX006")
         assert (found["shard"], found["record"]) == (name, 1)
-        assert report["sources"][0]["bytes"] == os.path.getsize(path)
+        assert report["sources"][0]["bytes"] == len(data)
 
 
 def test_the_walk_goes_on_behind_a_damage(report_of: ReportOf, tmp_path: Path) -> None:
     records = [training(f"{number}.jpg") for number in range(6)]
     shard = Path(write_shard(tmp_path, "train", *records))
-    data = bytearray(shard.read_bytes())
-    starts = [0]
-    for record in records:
-        starts.append(starts[-1] + 16 + len(record))
-    data[starts[1] + 40] ^= 1  # data of record 1
-    data[starts[3] + 2] ^= 1  # length of record 3
-    shard.write_bytes(data)
+    starts = [0, *itertools.accumulate(len(record) + 16 for record in records)]
+    data_of_1, length_of_3 = starts[1] + 40, starts[3] + 2
+    shard.write_bytes(flip(flip(shard.read_bytes(), data_of_1), length_of_3))
     code, report = report_of(str(shard))
     found = [(one["code"], one["record"], one["offset"]) for one in report["findings"]]
     assert code == 1
@@ -303,12 +272,6 @@ def _opened_by(process: subprocess.Popen[bytes]) -> list[Path]:
     return found
 
 
-def test_closed_pipe(broken: str) -> None:
-    command = f"{' '.join(CHECK)} {broken} | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("INVALID") and done.stderr == ""
-
-
 def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
     """What a command prints on a terminal."""
     import fcntl
@@ -355,13 +318,10 @@ def test_standard_output_of_another_encoding(tmp_path: Path, form: str) -> None:
 
 
 def test_empty_shards_in_front_do_not_hide_the_profile(report_of: ReportOf, tmp_path: Path) -> None:
-    bad = training("a.jpg", [(0.9, 0.1, 0.2, 0.9)])
-    for number in range(6):
-        path = tmp_path / f"t-{number:05d}-of-00007"
-        path.write_bytes(b"")
-    shard = write_shard(tmp_path, "x", *[encode({})] * 70, bad)
-    os.rename(shard, tmp_path / "t-00006-of-00007")
-    code, report = report_of(str(tmp_path))
+    bad = frame(*[encode({})] * 70, training("a.jpg", [(0.9, 0.1, 0.2, 0.9)]))
+    for number in range(7):
+        write_file(tmp_path / f"t-{number:05d}-of-00007", bad if number == 6 else b"")
+    code, report = report_of(tmp_path)
     assert code == 1 and report["profile"]["name"] == "tf_detection_api"
     assert report["counts"]["by_code"]["BOX006"] == 1
 
@@ -409,17 +369,9 @@ def test_keys_of_equal_length_are_told_apart(report_of: ReportOf, tmp_path: Path
 
 
 def test_what_a_profile_calls_its_box(report_of: ReportOf, tmp_path: Path) -> None:
-    record = {
-        "image": plain_image((40, 20)),
-        "path": "a.jpg",
-        "area": 1.0,
-        "bbox": [30.0, 5.0, -10.0, 5.0],
-        "category_id": 1,
-        "id": 1,
-        "image_id": 1,
-    }
-    shard = write_records(tmp_path, "x", [encode(record)])[0]
-    _, report = report_of(shard)
+    numbers = {"area": 1.0, "bbox": [30.0, 5.0, -10.0, 5.0], "category_id": 1, "image_id": 1}
+    record = {"image": plain_image((40, 20)), "path": "a.jpg", "id": 1, **numbers}
+    _, report = report_of(*write_records(tmp_path, "x", [encode(record)]))
     assert report["profile"]["name"] == "keras_coco"
     (found,) = [one for one in report["findings"] if one["code"] == "BOX006"]
     assert found["feature"] == "bbox"
@@ -437,12 +389,8 @@ def test_segmentation_is_not_checked(
     check: Run, report_of: ReportOf, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     """DeepLab's shards have all keys that Roboflow's images have, and no boxes."""
-    deeplab = {
-        **image("a.jpg", 20, 40),
-        "image/encoded": plain_image((40, 20)),
-        "image/format": "jpeg",
-        "image/segmentation/class/encoded": b"PNG",
-    }
+    deeplab = {"image/format": "jpeg", "image/segmentation/class/encoded": b"PNG"}
+    deeplab |= {**image("a.jpg", 20, 40), "image/encoded": plain_image((40, 20))}
     shard = write_shard(tmp_path, "x", *[encode(deeplab)] * 30)
     refused = check(shard, *options).refused()
     assert refused.startswith(f"tfod: {shard}: holds masks of whole images and no boxes, ")
@@ -464,9 +412,7 @@ def test_a_misspelt_box_key_is_named_and_all_else_is_checked(
     assert report["profile"]["name"] == "cvat"
     found = {one["code"]: one for one in report["findings"]}
     assert "0 ymin" in found["BOX001"]["message"]
-    assert found["EXA008"]["message"].endswith(
-        "image/object/bbox/ymin is missing: did you mean that?"
-    )
+    assert "image/object/bbox/ymin is missing: did you mean" in found["EXA008"]["message"]
     assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin in place of ")
     assert report["counts"]["records"] == 1 and "EXA010" not in found
 

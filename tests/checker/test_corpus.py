@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,6 @@ def test_what_fires(corpus: Path, figures: dict[str, Any], folder: str) -> None:
     assert report.counts.records == sum(one["records"] for one in shards.values())
     if profile != "none":
         assert report.counts.boxes == sum(one["boxes"] for one in shards.values())
-        texts: dict[str, int] = {}
-        for one in shards.values():
-            for text, count in one["class_text"].items():
-                texts[text] = texts.get(text, 0) + count
-        named = {name: count for name, count in texts.items() if name}
-        assert {k: v for k, v in report.classes.items() if k in named} == named
+        texts = sum((Counter(one["class_text"]) for one in shards.values()), Counter[str]())
+        del texts[""]
+        assert {k: v for k, v in report.classes.items() if k in texts} == texts

@@ -18,7 +18,7 @@ from tfod.checker.records.result import MOST_KINDS, add_bounded
 from tfod.checker.rules.registry import all_rules
 from tfod.sources.resolver import resolve
 
-from tests.mutants.sound import jpeg, record
+from tests.mutants.sound import flip, jpeg, record
 from tests.mutants.sound import shard as shard_of
 from tests.records import encode, frame, image, objects, write_shard
 
@@ -72,7 +72,7 @@ def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
 
 
 def test_boxes_in_pixels_are_told_from_those_that_hang_over_the_edge(tmp_path: Path) -> None:
-    """By the boxes around them, and beyond what is listed."""
+    """Each by itself, whatever is around it, and beyond what is listed."""
     shard(tmp_path, "fractions", *[BOX] * 20, *[HANGING] * 9, *[IN_PIXELS] * 2)
     shard(tmp_path, "pixels", HANGING, HANGING, BOX)
     report = check_sources([str(tmp_path)], Options(profile=READY["cvat"], max_findings=12))
@@ -82,11 +82,9 @@ def test_boxes_in_pixels_are_told_from_those_that_hang_over_the_edge(tmp_path: P
         for name in ("fractions", "pixels")
     )  # fmt: skip
     assert fractions == {"BOX003": 9, "BOX005": 2}
-    assert pixels == {"BOX003": None, "BOX005": 2}
-    assert {one.message for one in report.findings if one.code == "BOX003"} == {
-        "box 0 reaches 1.25 of the image's side outside [0, 1]: "
-        "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25"
-    }
+    assert pixels == {"BOX003": 2, "BOX005": None}
+    (message,) = {one.message for one in report.findings if one.code == "BOX003"}
+    assert "reaches 1.25 of" in message and "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25" in message
     off = Options(profile=READY["cvat"], severities={"BOX003": OFF})
     assert "BOX003" not in check_sources([str(tmp_path)], off).counts.by_code
 
@@ -100,10 +98,8 @@ def test_an_inverted_box_that_hangs_over_is_inverted(tmp_path: Path) -> None:
 def test_more_damages_than_records_between_them(tmp_path: Path) -> None:
     """They are told in the order of the records, however many there are."""
     sound = encode(image("a.jpg") | objects([BOX], ["cat"], [1]))
-    damaged = bytearray(frame(b"x"))
-    damaged[-1] ^= 1
-    data = frame(sound) + bytes(damaged) * 3000 + frame(sound) + bytes(damaged)
-    (tmp_path / "a.tfrecord").write_bytes(data)
+    damaged = flip(frame(b"x"), -1)
+    (tmp_path / "a.tfrecord").write_bytes((frame(sound) + damaged * 3000) + frame(sound) + damaged)
     report = check_sources([str(tmp_path)], Options(max_findings=5000))
     records = [one.record for one in report.findings if one.code == "TFR004"]
     assert records == [*range(1, 3001), 3002]

@@ -18,6 +18,7 @@ from tfod.cli.main import main
 from tests.checker.reports import found, make_report
 from tests.checker.test_check import training
 from tests.checker.test_examples import EXAMPLES
+from tests.mutants.sound import flip
 from tests.records import write_shard
 
 
@@ -32,12 +33,9 @@ def commands(*sources: object) -> list[str]:
 
 def broken(folder: Path, name: str) -> Path:
     """A shard of 20 records, the last of which has a wrong checksum."""
-    path = Path(
-        write_shard(folder, name, *(training(f"{name}-{number}.jpg") for number in range(20)))
-    )
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
+    records = [training(f"{name}-{number}.jpg") for number in range(20)]
+    path = Path(write_shard(folder, name, *records))
+    path.write_bytes(flip(path.read_bytes(), -1))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,6 @@ def test_what_is_not_named_follows_from_what_is(
     [
         (image("a.jpg", 20, 40) | objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 0),
         (objects([(0.1, 0.1, 0.9, 0.9)], ["cat"]), "cvat", 1),  # IMG015
-        ({"fare": 1.5, "cabin": "C85"}, "none", 1),
         ({"image_raw": b"x", "height": 1, "width": 1, "depth": 3, "label": 0}, "none", 1),
     ],
 )
@@ -302,14 +300,3 @@ def test_what_the_trainer_reads(
         (tmp_path / "label_map.pbtxt").write_text(label_map, encoding="utf-8")
     code, text, _ = check(shard, "--for", receiver)
     assert (code == 0) is valid, text
-
-
-def test_the_trainer_reads_no_compressed_shard(check: Run, tmp_path: Path) -> None:
-    """builders/dataset_builder.py opens them without a compression_type."""
-    shard = Path(write_shard(tmp_path, "train", training()))
-    packed = shard.with_suffix(".tfrecord.gz")
-    packed.write_bytes(gzip.compress(shard.read_bytes()))
-    shard.unlink()
-    assert check(str(packed))[0] == 0
-    code, text, _ = check(str(packed), "--for", "od-api")
-    assert (code, "TFR014 error" in text) == (1, True)

@@ -14,19 +14,12 @@ from hypothesis import strategies as st
 from lxml import etree
 from PIL import Image
 from tfod.checker.reporters.drawing import OTHER, WRONG, draw, shrunk, undrawn
-from tfod.checker.reporters.samples import Sample
 
-from tests.checker.reports import HOSTILE
+from tests.checker.reports import HOSTILE, sample
 from tests.image_kinds import plain_image
 
 SVG = "{http://www.w3.org/2000/svg}"
 IMAGE = plain_image((640, 320), 0)
-
-
-def sample(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> Sample:
-    given = {"record": 1, "item": "1.jpg", "height": 320, "width": 640, **fields}
-    given = {"shard": "a.record", "classes": ("person", "cat"), **given}
-    return Sample(image=image, boxes=np.asarray(boxes, np.float32).reshape(-1, 4), **given)
 
 
 def drawn(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> etree._Element:
@@ -79,7 +72,7 @@ def test_boxes_outside_the_image_are_seen() -> None:
 def test_at_most_two_hundred_are_drawn_the_wrong_ones_surely() -> None:
     many = np.tile([0.1, 0.1, 0.2, 0.2], (230, 1))
     many[0, 0] = np.nan
-    assert undrawn(sample(boxes=many)) == 30
+    assert undrawn(sample(IMAGE, many)) == 30
     found = lines(drawn(boxes=many, offending={229}))
     assert len(found) == 200 and [colour for _, colour in found].index(WRONG) == 199
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 from tfod.checker.report import Report
 from tfod.checker.reporters.html import ON_THE_PAGE, render_html
 from tfod.checker.reporters.samples import Sample
 from tfod.checker.rules.registry import all_rules
 
-from tests.checker.reports import HOSTILE, found, hostile_report, make_report, some_figures
+from tests.checker.reports import HOSTILE, found, hostile_report, make_report, sample, some_figures
+from tests.commands import run_python
 from tests.image_kinds import plain_image
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 
-NO_BOXES = np.zeros((0, 4), np.float32)
 VOID = {"meta", "link", "img", "br"}
 
 
@@ -60,19 +57,6 @@ def page(report: Report, *samples: Sample) -> Page:
 
 
 IMAGE = plain_image((640, 320), 0)
-
-
-def sample(image: bytes | None = None, boxes: object = NO_BOXES, **fields: object) -> Sample:
-    given = {
-        "shard": "a.record",
-        "record": 1,
-        "item": "1.jpg",
-        "height": 320,
-        "width": 640,
-        "classes": ("person",),
-        **fields,
-    }
-    return Sample(image=image, boxes=np.asarray(boxes, np.float32), **given)
 
 
 def test_verdict_counts_fixes_and_sources() -> None:
@@ -198,24 +182,19 @@ def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> Non
     code = f"""
 import sys
 sys.modules[{absent!r}] = None
-import numpy as np
-from tests.checker.reports import found, make_report
+from tests.checker.reports import found, make_report, sample
 from tfod.errors import TfodError
 from tfod.checker.reporters.html import render_html
 from tfod.checker.reporters.text import render_text
-from tfod.checker.reporters.samples import Sample
 report = make_report([found("BOX903", "x")._replace(code="BOX003")])
 render_text(report, color=False)
-one = Sample("a.record", 1, None, b"x", 1, 1, np.zeros((0, 4)), ())
 try:
-    render_html(report, [one])
+    render_html(report, [sample(b"x")])
 except TfodError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    advice = "; pip install '.[validator]' in a clone of tfod\n"
-    assert output in run.stdout and run.stdout.endswith(advice)
-    assert run.stdout.count("\n") == 1
+    said = run_python("-c", code).out
+    assert output in said and "pip install '.[validator]'" in said and said.count("\n") == 1
 
 
 def test_thousands_of_files_do_not_make_a_page_of_files() -> None:

@@ -69,12 +69,7 @@ def names(suite: ElementTree.Element, path: str = "testcase") -> list[str]:
 
 
 def failures(suite: ElementTree.Element) -> list[str]:
-    return [
-        name
-        for case in suite
-        for name in [case.get("name", "")]
-        if case.find("failure") is not None
-    ]
+    return names(suite, "testcase[failure]")
 
 
 def test_each_file_is_a_suite_and_each_rule_that_fails_a_failed_test() -> None:

@@ -64,6 +64,7 @@ Checked: 6 shards, 1,204 records, 1,200 images, 1 box
 Decoded: 1,000 of 1,200 images (an even sample)
 Profile: tf_detection_api (12 of its 12 features are in all of the first 100
   records of the first shard)
+Label map: label_map.pbtxt
 
 TFR904 error: data checksum is wrong
   b.record, record 7, byte 4096:
@@ -118,6 +119,7 @@ def test_nothing_found() -> None:
         "Checked: 1 shard, 1,204 records, 1,200 images, 1 box\n"
         "Decoded: 1,000 of 1,200 images (an even sample)\n"
         "Profile: cvat (asked for)\n"
+        "Label map: label_map.pbtxt\n"
     )
 
 

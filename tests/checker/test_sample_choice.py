@@ -15,13 +15,8 @@ from tests.records import encode
 from tests.zip_forge import real_zip
 
 SOUND = [record(f"{number}.jpg", encoded=jpeg(quality=90 - number)) for number in range(9)]
-EMPTY = encode(
-    {
-        key: value
-        for key, value in features("empty.jpg", encoded=jpeg(quality=60)).items()
-        if "/object/" not in key
-    }
-)
+LISTS = features("empty.jpg", encoded=jpeg(quality=60))
+EMPTY = encode({key: value for key, value in LISTS.items() if "/object/" not in key})
 
 
 def chosen(source: Path, most: int = 12) -> list[Sample]:

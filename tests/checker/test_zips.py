@@ -98,20 +98,17 @@ def test_an_export_of_cvat_is_clean(check: Check, shard: bytes, method: int) -> 
     (only,) = checked.dataset.shards
     assert (only.name, only.subset) == ("a.zip:default.tfrecord", "default")
     assert only.label_map == "a.zip:label_map.pbtxt" and only.size == len(shard)
-    assert [one.name for one in checked.dataset.zips[0].others] == [
-        "label_map.pbtxt",
-        "images/а.jpg",
-    ]
+    others = [one.name for one in checked.dataset.zips[0].others]
+    assert others == [name for name, _ in files[1:]]
     again = pickle.loads(pickle.dumps(only))
     with again.open() as stream:
         assert stream.read(len(shard)) == shard
 
 
 def test_an_export_of_roboflow_is_clean(check: Check, shard: bytes) -> None:
+    own = {"Objects.tfrecord": shard, "Objects_label_map.pbtxt": LABEL_MAP}
     files = [("README.roboflow.txt", b"hello")]
-    for split in ("train", "valid"):
-        files.append((f"{split}/Objects.tfrecord", shard))
-        files.append((f"{split}/Objects_label_map.pbtxt", LABEL_MAP))
+    files += [(f"{split}/{name}", own[name]) for split in ("train", "valid") for name in own]
     checked = check(real_zip(files))
     assert checked.findings == []
     assert [one.subset for one in checked.dataset.shards] == ["train", "valid"]
@@ -123,14 +120,8 @@ def test_streaming_writers_prefixes_comments_and_folders_are_fine(
     check: Check, shard: bytes, tmp_path: Path
 ) -> None:
     class Pipe(io.BytesIO):
-        def seekable(self) -> bool:
-            return False
-
-        def seek(self, *_: int) -> int:
-            raise OSError
-
         def tell(self) -> int:
-            raise OSError
+            raise OSError  # so that zipfile takes it for a pipe
 
     pipe = Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -305,10 +296,8 @@ def test_zip012(check: Check, shard: bytes, item: Item, said: str) -> None:
 
 def test_zip013(check: Check) -> None:
     assert check(forge()).messages("ZIP013") == ["it has no files in it"]
-    (message,) = check(real_zip([("a.jpg", b""), ("label_map.pbtxt", LABEL_MAP)])).messages(
-        "ZIP013"
-    )
-    assert message == "none of its 2 files is a TFRecord shard"
+    checked = check(real_zip([("a.jpg", b""), ("label_map.pbtxt", LABEL_MAP)]))
+    assert checked.messages("ZIP013") == ["none of its 2 files is a TFRecord shard"]
 
 
 def test_zip013_names_other_formats(check: Check) -> None:
@@ -321,7 +310,7 @@ def test_zip013_names_other_formats(check: Check) -> None:
     assert finding.message == "this zip holds CSV or CVAT for images annotations, not TFRecord"
     assert finding.fix == (
         "To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export TFRecord 1.0 "
-        "instead, or type: tfod convert a.zip shards --from csv in its folder"
+        "instead, or convert the zip with tfod convert."
     )
 
 

@@ -61,13 +61,6 @@ def test_what_is_refused_before_the_work(run: Run, folder: Path, output: str, me
     assert Path("label_map.pbtxt").read_text() == LABEL_MAP
 
 
-@pytest.mark.parametrize("option", ["--baseline=", "--config=", "--select=,"])
-def test_nothing_is_no_name(run: Run, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run("check", "a.record", option)
-    assert "is empty; is a var" in (err := capsys.readouterr().err) or "names no rule" in err
-
-
 def test_quiet_prints_nothing_of_valid_shards(run: Run) -> None:
     off = ("--severity=BOX=off", "--severity=EXA=off")
     assert run("check", "a.record", "--quiet", *off) == (0, "", "")

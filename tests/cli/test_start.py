@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.commands import run_python
 from tests.records import encode, frame, image, objects
 
 HEAVY = {
@@ -25,10 +23,7 @@ def loaded_by(*command: str) -> set[str]:
         "except SystemExit: pass\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
-    )
-    return set(done.stdout.splitlines()[-1].split())
+    return set(run_python("-c", code, *command).out.splitlines()[-1].split())
 
 
 def test_the_version_is_said_without_numpy() -> None:

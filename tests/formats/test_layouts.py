@@ -72,9 +72,10 @@ def test_boxes_read_as_pixels(run: Run, tmp_path: Path, size: dict[str, int]) ->
         for one in tfod.read_detections(tmp_path / "o")
     ]
     assert found == [list(PIXELS), [0.0, 0.0, 1.5, 1.0]]
-    normalized = write(tmp_path / "n", [PIXELS, BOX])
-    line = run("convert", normalized, tmp_path / "p", "--to", "coco", "--boxes", "pixels").refused()
-    assert "record 1" in line and "looks like parts of the image" in line
+    for number, other in enumerate((BOX, (100.0, 200.0, 900.0, 800.0))):
+        mixed = write(tmp_path / f"m{number}", [PIXELS, other])
+        line = run("convert", mixed, tmp_path / "p", "--to", "coco", "--boxes", "pixels").refused()
+        assert "record 1" in line and "does not look like pixels" in line
     voc = tmp_path / "voc"
     run("convert", tmp_path / "o", voc, "--to", "voc").succeeded()
     assert "--boxes is for shards" in run("convert", voc, voc / "x", "--boxes", "pixels").refused()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from tfod.shards.describe import Description, describe
 
 from tests.conftest import CORPUS
 from tests.image_kinds import image_of
+from tests.mutants.sound import flip
 from tests.records import encode, frame, image, objects, write_shard
+from tests.zip_forge import real_zip
 
 SHARDS = sorted(
     str(path.relative_to(CORPUS))
@@ -93,12 +94,10 @@ def dataset(tmp_path: Path) -> Path:
     for subset, images in shown.items():
         records = []
         for number, names in enumerate(images):
-            labels = ["cat", "dog", "cow"].index
-            lists = objects(
-                [boxes[one] for one in names], names, [labels(one) + 1 for one in names]
-            )
+            labels = [1 + [*boxes].index(one) for one in names]
+            lists = objects([boxes[one] for one in names], names, labels) if names else {}
             size = (200, 300) if "cow" in names else (100, 200)
-            records.append(encode(image(f"{subset}{number}.jpg", *size) | (lists if names else {})))
+            records.append(encode(image(f"{subset}{number}.jpg", *size) | lists))
         write_shard(tmp_path, subset, *records)
     return tmp_path
 
@@ -106,11 +105,8 @@ def dataset(tmp_path: Path) -> Path:
 def test_tables(dataset: Path) -> None:
     lines = lines_of(describe(dataset))
     assert lines[0].startswith("2 shards, 5 records (1 without boxes), 6 boxes; ")
-    start, end = (
-        lines.index("class id boxes images train val"),
-        lines.index("import tensorflow as tf"),
-    )
-    assert lines[start : end - 1] == [
+    start = lines.index("class id boxes images train val")
+    assert lines[start : lines.index("import tensorflow as tf") - 1] == [
         "class id boxes images train val",
         "cat 1 4 3 3 1",
         "cow 3 1 1 1 0",
@@ -169,9 +165,9 @@ def test_damaged_records_are_counted(tmp_path: Path, damage: str) -> None:
         "no Example": b"\xff" * 9,
         "lists differ": encode(image() | objects([(0, 0, 1, 1)] * 2, ["cat"], [1])),
     }.get(damage, good)
-    data = bytearray(frame(good, bad, good))
+    data = frame(good, bad, good)
     if damage == "checksum":
-        data[len(frame(good)) + 20] ^= 1
+        data = flip(data, len(frame(good)) + 20)
     path = tmp_path / "my shard.record"
     path.write_bytes(data[:-9] if damage == "cut short" else data)
     found = describe(path)
@@ -198,9 +194,9 @@ def test_many_classes_and_subsets(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_of_a_numbered_set_in_a_zip(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("train-00000-of-00002.record", frame(encode(image("a.jpg"))))
-        archive.writestr("train-00001-of-00002.record", b"")
+    names = [f"train-0000{number}-of-00002.record" for number in range(2)]
+    files = zip(names, (frame(encode(image("a.jpg"))), b""), strict=True)
+    (tmp_path / "a.zip").write_bytes(real_zip(files))
     found = describe(tmp_path / "a.zip")
     assert (found.shards, found.records, found.damaged) == (2, 1, 0)
 

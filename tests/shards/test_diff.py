@@ -393,13 +393,9 @@ def datasets(draw: st.DrawFn) -> list[list[Object]]:
         found = []
         for cell in cells:
             x, y, width, height = draw(box)
-            left, top = _CELL * (cell % 4) + x, _CELL * (cell // 4) + y
-            found.append(
-                (
-                    (float(left), float(top), float(left + width), float(top + height)),
-                    draw(st.sampled_from(_NAMES)),
-                )
-            )
+            left, top = float(_CELL * (cell % 4) + x), float(_CELL * (cell // 4) + y)
+            name = draw(st.sampled_from(_NAMES))
+            found.append(((left, top, left + width, top + height), name))
         images.append(found)
     return images
 

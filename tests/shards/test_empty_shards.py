@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import tfod
-from tfod.cli.main import main
 from tfod.errors import ShardError
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
@@ -133,10 +132,3 @@ def test_a_shard_is_named_once(run: Run, folder: Path, tmp_path: Path) -> None:
     refused = run("reshard", one, folder, tmp_path / "out").refused()
     assert "is given twice; name each shard once" in refused
     assert [one.subset for one in find_shards(folder)] == ["train"]
-
-
-def test_a_folder_to_write_is_needed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["reshard", str(folder)])
-    assert ended.value.code == 2
-    assert "name what to read and, last, the folder to write" in capsys.readouterr().err

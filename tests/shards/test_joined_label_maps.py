@@ -197,9 +197,7 @@ def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None
         "item { id: 1 name: '/m/01' display_name: 'cat' }"
         "item { id: 2 name: '/m/02' display_name: 'cat' }"
     )
-    with pytest.raises(
-        LabelMapError, match=r"'cat' is that of id 1 in the joined label map, and not"
-    ):
+    with pytest.raises(LabelMapError, match="'cat' is that of id 1 in the joined label map"):
         reshard([a, b], tmp_path / "out")
 
 
@@ -234,9 +232,7 @@ def test_pixels_that_are_ids_stay_what_they_are(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     masked = boxed(("dog", 1), name="b") | {"image/panoptic/category_mask": b"PNG"}
     b = source(tmp_path / "b", {1: "dog"}, masked)
-    with pytest.raises(
-        LabelMapError, match="are ids, which would be others; name its shards first"
-    ):
+    with pytest.raises(LabelMapError, match="are ids, which would be others; name its shards fir"):
         reshard([a, b], tmp_path / "out")
     assert joined(tmp_path, b, a)[1] == {1: "dog", 2: "cat"}
 

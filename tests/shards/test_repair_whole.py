@@ -15,15 +15,10 @@ from tfod.shards.repair import Options, repair
 from tfod.tfrecord.reader import read_records
 
 from tests.conftest import CORPUS, examples
-from tests.mutants.sound import LABEL_MAP, jpeg, other, record, shard
+from tests.mutants.sound import LABEL_MAP, flip, jpeg, other, record, shard
 from tests.shards.test_repair_mutants import WHOLLY
 
-SOUND = (
-    record(),
-    other(),
-    record("c.jpg", encoded=jpeg(quality=50)),
-    record("d.jpg", format="png"),
-)
+SOUND = record(), other(), record("c.jpg", encoded=jpeg(quality=50)), record("d.jpg", format="png")
 RESULT = (*SOUND[:3], record("d.jpg"))
 PLAIN = shard(*SOUND)
 PACKED = gzip.compress(PLAIN, mtime=0)
@@ -62,10 +57,8 @@ def test_whatever_the_damage_the_result_is_sound(
 
 def test_all_records_before_a_damaged_checksum_of_gzip_are_kept(tmp_path: Path) -> None:
     for place in (-8, -1):  # its checksum, its length
-        data = bytearray(PACKED)
-        data[place] ^= 1
         source = tmp_path / f"in{place}.tfrecord.gz"
-        source.write_bytes(data)
+        source.write_bytes(flip(PACKED, place))
         outcome = repair(str(source), str(tmp_path / f"out{place}"), TF)
         assert outcome.by_code["TFR011"] == 1
         assert outcome.records == outcome.written == len(SOUND)
@@ -82,9 +75,8 @@ def test_nothing_is_changed_in_real_shards(name: str, tmp_path: Path) -> None:
 
 def test_tensorflow_reads_the_result(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
-    broken = bytearray(PLAIN)
-    broken[len(shard(SOUND[0])) + 100] ^= 1
-    (tmp_path / "a.tfrecord").write_bytes(bytes(broken) + bytes(40))
+    broken = flip(PLAIN, len(shard(SOUND[0])) + 100)
+    (tmp_path / "a.tfrecord").write_bytes(broken + bytes(40))
     shutil.copy(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord")
     with pytest.raises(tf.errors.DataLossError):
         list(tf.data.TFRecordDataset(str(tmp_path / "a.tfrecord")))

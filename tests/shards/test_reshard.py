@@ -21,7 +21,9 @@ from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import CORPUS, examples
 from tests.files import files_in, payloads, subsets_of
+from tests.mutants.sound import flip
 from tests.records import frame
+from tests.zip_forge import real_zip
 
 
 @pytest.mark.parametrize("name", sorted(one.name for one in CORPUS.iterdir() if one.is_dir()))
@@ -131,35 +133,25 @@ def test_names_are_in_the_manner_of_the_source(name: str, one: str, first_of_two
 
 
 def test_roboflow_keeps_its_folders_and_label_maps(tmp_path: Path) -> None:
-    for split, text in (
-        ("train", "item { id: 1 name: 'a' }"),
-        ("valid", "item { id: 2 name: 'a' }"),
-    ):
+    for label, split in enumerate(("train", "valid"), 1):
         write_records(tmp_path / "in" / split, "Shapes", [split.encode()] * 3)
-        (tmp_path / "in" / split / "Shapes_label_map.pbtxt").write_text(text)
+        label_map = tmp_path / "in" / split / "Shapes_label_map.pbtxt"
+        label_map.write_text(f"item {{ id: {label} name: 'a' }}")
     done = reshard(tmp_path / "in", tmp_path / "out", ShardLayout(num_shards=2))
-    assert sorted(files_in(tmp_path / "out")) == [
-        "train/Shapes-00000-of-00002.tfrecord",
-        "train/Shapes-00001-of-00002.tfrecord",
-        "train/Shapes_label_map.pbtxt",
-        "valid/Shapes-00000-of-00002.tfrecord",
-        "valid/Shapes-00001-of-00002.tfrecord",
-        "valid/Shapes_label_map.pbtxt",
-    ]
+    endings = ("-00000-of-00002.tfrecord", "-00001-of-00002.tfrecord", "_label_map.pbtxt")
+    written = [f"{split}/Shapes{ending}" for split in ("train", "valid") for ending in endings]
+    assert sorted(files_in(tmp_path / "out")) == written
     assert subsets_of(tmp_path / "out") == subsets_of(tmp_path / "in")
     assert done.label_maps == ("train/Shapes_label_map.pbtxt", "valid/Shapes_label_map.pbtxt")
 
 
 def test_a_zip_is_read_where_it_lies(tmp_path: Path) -> None:
-    import zipfile
-
-    (path,) = write_records(tmp_path, "train", [b"\n\0"] * 5)
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(path, "train.tfrecord")
-        archive.writestr("label_map.pbtxt", "item { id: 1 name: 'a' }")
+    label_map = b"item { id: 1 name: 'a' }"
+    files = [("train.tfrecord", frame(*[b"\n\0"] * 5)), ("label_map.pbtxt", label_map)]
+    (tmp_path / "a.zip").write_bytes(real_zip(files))
     done = reshard(tmp_path / "a.zip", tmp_path / "out", shuffle=0)
     assert payloads(*done.paths) == [b"\n\0"] * 5
-    assert (tmp_path / "out" / "label_map.pbtxt").read_text() == "item { id: 1 name: 'a' }"
+    assert (tmp_path / "out" / "label_map.pbtxt").read_bytes() == label_map
 
 
 @pytest.mark.parametrize("shuffle", [None, 3])
@@ -168,9 +160,7 @@ def test_a_damaged_shard_is_refused_and_leaves_nothing(
     tmp_path: Path, shuffle: int | None, compress: Callable[[bytes], bytes]
 ) -> None:
     paths = write_records(tmp_path / "in", "s", [b"x" * 99] * 6, num_shards=2)
-    data = bytearray(Path(paths[1]).read_bytes())
-    data[50] ^= 1
-    Path(paths[1]).write_bytes(compress(bytes(data)))
+    Path(paths[1]).write_bytes(compress(flip(Path(paths[1]).read_bytes(), 50)))
     with pytest.raises(ShardError, match=r"00001-of-00002.*record 0, byte 0.*tfod repair"):
         reshard(tmp_path / "in", tmp_path / "out", shuffle=shuffle)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -190,14 +180,10 @@ def test_repair_is_named_where_something_is_sound(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-def test_seeds_out_of_range(tmp_path: Path) -> None:
-    for seed in (-1, 1 << 32):
-        with pytest.raises(OptionError):
-            reshard(tmp_path, tmp_path / "out", shuffle=seed)
+@pytest.mark.parametrize("seed", [-1, 1 << 32])
+def test_seeds_out_of_range(tmp_path: Path, seed: int) -> None:
     with pytest.raises(OptionError):
-        ShardLayout(num_shards=0)
-    with pytest.raises(OptionError):
-        ShardLayout(num_shards=2, shard_size=1)
+        reshard(tmp_path, tmp_path / "out", shuffle=seed)
 
 
 @pytest.mark.parametrize("name", ["vott", "train/night", "a-00000-of-00002", "über 1", ".."])

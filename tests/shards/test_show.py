@@ -6,8 +6,8 @@ import base64
 import io
 import json
 import math
+import os
 import re
-import zipfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from tfod.sources.resolver import resolve
 from tfod.tfrecord.writer import write_records
 
 from tests.commands import Run
+from tests.files import write_files
 from tests.image_kinds import plain_image
 from tests.mutants.sound import (
     LABEL_MAP,
@@ -38,9 +39,13 @@ from tests.mutants.sound import (
     with_boxes,
 )
 from tests.records import encode
+from tests.zip_forge import real_zip
 
 PLACEHOLDER = 'fill="#6e737b"'
 CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
+
+
+PNG = {"encoded": plain_image((320, 240), kind="PNG"), "height": 240, "width": 320}
 
 
 def card_of(payload: bytes, folder: Path) -> Card:
@@ -68,8 +73,7 @@ def pixels_of(page: str, kind: str) -> np.ndarray:
 
 def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: Path) -> None:
     boxes = [(0.25, 0.5, 0.5, 0.75), (0.625, 0.5, 0.875, 0.75)]
-    payload = with_boxes(boxes, ["cat", "dog"], [1, 2], encoded=plain_image((320, 240), kind="PNG"))
-    page = card_of(payload, tmp_path).svg
+    page = card_of(with_boxes(boxes, ["cat", "dog"], [1, 2], **PNG), tmp_path).svg
     assert f'd="M250.0 375.0H500.0V562.5H250.0Z" stroke="{CAT}"' in page
     assert f'd="M625.0 375.0H875.0V562.5H625.0Z" stroke="{DOG}"' in page
     assert ">cat</text>" in page and ">dog</text>" in page
@@ -86,13 +90,8 @@ def test_masks_are_translucent(numbers: bool, tmp_path: Path) -> None:
     mask = np.zeros((240, 320), bool)
     mask[:, 160:] = True
     value = mask.astype("f4").reshape(-1).tolist() if numbers else [encode_mask_png(mask)]
-    how = {
-        "encoded": plain_image((320, 240), kind="PNG"),
-        "height": 240,
-        "width": 320,
-        keys.MASK: value,
-    }
-    page = card_of(with_boxes([(0.125, 0.5, 0.25, 0.75)], **how), tmp_path).svg
+    box = (0.125, 0.5, 0.25, 0.75)
+    page = card_of(with_boxes([box], **PNG, **{keys.MASK: value}), tmp_path).svg
     layer = pixels_of(page, "png")
     height, width = layer.shape[:2]
     assert width * 3 == height * 4
@@ -106,8 +105,7 @@ def test_keypoints_are_dots_filled_where_they_are_visible(tmp_path: Path) -> Non
         keys.KEYPOINT_Y: [0.25, 0.25, 0.25],
         keys.KEYPOINT_VISIBILITY: [2, 1, 0],
     }
-    how = {"encoded": plain_image((320, 240), kind="PNG"), "height": 240, "width": 320, **points}
-    page = card_of(with_boxes([(0.5, 0.5, 0.75, 0.75)], **how), tmp_path).svg
+    page = card_of(with_boxes([(0.5, 0.5, 0.75, 0.75)], **PNG, **points), tmp_path).svg
     circles = re.findall(r'<circle class="point" cx="([^"]*)" cy="187.5"[^>]* fill="([^"]*)"', page)
     assert circles == [("125.0", CAT), ("250.0", "#fff")]
 
@@ -188,9 +186,7 @@ def show(run: Run) -> Run:
 def source(tmp_path: Path) -> Path:
     """A shard of three records, the second of which is damaged."""
     broken = flip(shard(record(), other(), record("c.jpg")), len(frame(record())) + 100)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.tfrecord").write_bytes(broken)
-    (tmp_path / "in" / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    write_files(tmp_path / "in", {"a.tfrecord": broken, "label_map.pbtxt": LABEL_MAP})
     return tmp_path / "in" / "a.tfrecord"
 
 
@@ -199,7 +195,7 @@ def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path:
     sheet = tmp_path / f"sheet.{ending}"
     printed = show(source, "-o", sheet)
     assert printed.succeeded() == "tfod: 1 damaged record skipped; tfod check lists them\n"
-    assert printed.out == f"{sheet}: 2 records, 4 boxes\n"
+    assert printed.out.startswith(f"{sheet}: 2 records, 4 boxes; label map: ")
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>")
     assert show(source, "-o", sheet).code == 0
@@ -210,25 +206,17 @@ def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path:
     ("arguments", "output"),
     [
         (["-o", "x.png"], "it is an HTML page; let its name end in .html"),
-        (
-            ["-o", "x.html", "--class", "cow"],
-            "no object is of the class 'cow'; there are 'cat', 'd",
-        ),
+        (["-o", "x.html", "--class", "cow"], "of the class 'cow'; there are 'cat', 'd"),
         (["-o", "x.html", "--records", "9"], "--records 9: the last record is 2"),
         (["-o", "x.html", "--label-map", "nope"], "nope: no such label map"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(
-    arguments: list[str],
-    output: str,
-    show: Run,
-    source: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], output: str, show: Run, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(source.parents[1])
     assert output in show(source, *arguments).refused()
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["in"]
+    assert os.listdir() == ["in"]
 
 
 def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path: Path) -> None:
@@ -236,13 +224,12 @@ def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path:
     several = show(source.parent, "-o", tmp_path / "x.html", "--records", "0")
     assert "name one shard" in several.refused()
     assert show(source, "-o", tmp_path / "x.html", "--records", "0,2").code == 0
-    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
-        archive.writestr("a.tfrecord", shard(record()))
-        archive.writestr("b.tfrecord", shard(other(), record()))
+    shards = [("a.tfrecord", shard(record())), ("b.tfrecord", shard(other(), record()))]
+    (tmp_path / "two.zip").write_bytes(real_zip(shards))
     several = show(tmp_path / "two.zip", "-o", tmp_path / "y.html", "--records", "1")
     assert "name one shard" in several.refused()
     done = show(tmp_path / "two.zip", "-o", tmp_path / "y.html")
-    assert done.out.endswith("y.html: 3 records, 6 boxes\n")
+    assert "y.html: 3 records, 6 boxes" in done.out
 
 
 def test_a_table_has_nothing_to_show(show: Run, corpus: Path, tmp_path: Path) -> None:
@@ -277,15 +264,8 @@ def test_real_shards(name: str, show: Run, corpus: Path, tmp_path: Path) -> None
 
 
 def test_other_kinds_of_shards(tmp_path: Path) -> None:
-    keras = {
-        "image": jpeg(),
-        "path": "a.jpg",
-        "area": 10.0,
-        "bbox": [10.0, 5.0, 20.0, 10.0],
-        "category_id": 1,
-        "id": 1,
-        "image_id": 1,
-    }
+    keras = {"image": jpeg(), "path": "a.jpg", "id": 1, "category_id": 1, "image_id": 1}
+    keras |= {"area": 10.0, "bbox": [10.0, 5.0, 20.0, 10.0]}
     card = card_of(encode(keras), tmp_path)
     assert 'd="M250.0 125.0H750.0V375.0H250.0Z"' in card.svg
     assert card.classes == [("cat", CAT, 1)] and card.name == "a.jpg"

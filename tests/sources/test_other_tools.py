@@ -83,6 +83,9 @@ READ_BY_DATUMARO: dict[str, tuple[str, Mapping[str, bytes | str]]] = {
 """By the name of Datumaro's format, what the files are called in a message."""
 OTHERS: list[tuple[str, str, Mapping[str, bytes | str]]] = [
     ("LabelMe JSON", "labelme2voc.py", {"a.json": '{"shapes": [], "imagePath": "a.jpg"}'}),
+    ("LabelMe JSON", "labelme2voc.py", {"a.json": '{"imagePath": "a.jpg", "shapes": []}'}),
+    ("DOTA", "train/labelTxt", {"a.txt": "10 10 50 10 50 40 10 40 étoile 0\n"}),
+    ("KITTI", "label_2", {"labels/1.txt": KITTI.replace("Car", "Étoile")}),
     ("VIA", "export COCO", {"via.json": '{"a.jpg1": {"regions": [{"shape_attributes": {}}]}}'}),
     ("VIA", "export COCO", {"via.csv": "filename,region_shape_attributes\n"}),
     ("Supervisely", "export COCO", {"ds0/ann/a.jpg.json": '{"objects": []}', "meta.json": "{}"}),

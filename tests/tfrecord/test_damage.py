@@ -16,11 +16,10 @@ from tfod.tfrecord.framing import find_headers, is_record_header, masked_crc32c
 from tfod.tfrecord.reader import RecordBatch
 
 from tests.conftest import examples
+from tests.mutants.sound import flip
 from tests.records import frame
 
 PAYLOADS = [bytes([number]) * (30 + 7 * number) for number in range(6)]
-
-
 STARTS = [len(frame(*PAYLOADS[:count])) for count in range(len(PAYLOADS) + 1)]
 
 
@@ -48,9 +47,8 @@ def reported(damages: list[Damage]) -> list[tuple[DamageKind, int | None, int | 
 @pytest.mark.parametrize("sized", [True, False])
 @pytest.mark.parametrize("record", range(6))
 def test_wrong_data_costs_one_record(sized: bool, record: int) -> None:
-    data = bytearray(frame(*PAYLOADS))
-    data[STARTS[record] + 12 + 5] ^= 0x40
-    records, damages = walk(bytes(data), sized=sized)
+    data = flip(frame(*PAYLOADS), STARTS[record] + 12 + 5, 6)
+    records, damages = walk(data, sized=sized)
     assert reported(damages) == [(DamageKind.DATA_CRC, record, STARTS[record], 0)]
     assert [number for number, _, _ in records] == [n for n in range(6) if n != record]
     assert all(offset == STARTS[number] for number, offset, _ in records)
@@ -60,9 +58,7 @@ def test_wrong_data_costs_one_record(sized: bool, record: int) -> None:
 @pytest.mark.parametrize("byte", range(12))
 @pytest.mark.parametrize("record", range(6))
 def test_wrong_length_costs_one_record(sized: bool, record: int, byte: int) -> None:
-    data = bytearray(frame(*PAYLOADS))
-    data[STARTS[record] + byte] ^= 0x01
-    records, damages = walk(bytes(data), sized=sized)
+    records, damages = walk(flip(frame(*PAYLOADS), STARTS[record] + byte), sized=sized)
     size = STARTS[record + 1] - STARTS[record]
     (damage,) = damages
     assert damage.kind is DamageKind.LENGTH_CRC
@@ -176,10 +172,9 @@ def test_headers_are_found_as_one_by_one(noise: bytes, lengths: list[int]) -> No
 
 
 def test_a_damaged_first_header_is_not_taken_for_zlib() -> None:
-    data = bytearray(frame(b"a" * 0x178, *PAYLOADS))
+    data = frame(b"a" * 0x178, *PAYLOADS)
     assert data[:2] == b"\x78\x01"
-    data[9] ^= 1
-    records, damages = walk(bytes(data))
+    records, damages = walk(flip(data, 9))
     assert reported(damages) == [(DamageKind.LENGTH_CRC, 0, 0, 16 + 0x178)]
     assert [payload for _, _, payload in records] == PAYLOADS
 

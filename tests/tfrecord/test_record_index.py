@@ -14,6 +14,8 @@ from tfod.tfrecord import record_index
 from tfod.tfrecord.record_index import RecordIndex, identify
 from tfod.tfrecord.writer import write_records
 
+from tests.mutants.sound import flip
+
 PAYLOADS = [b"first", b"", b"x" * 700_000, b"last"]
 
 
@@ -33,9 +35,7 @@ def test_records_by_number(shard: Path) -> None:
 
 def test_damaged_payload_is_found_when_it_is_read(tmp_path: Path) -> None:
     path = Path(write_records(tmp_path, "s", PAYLOADS)[0])
-    data = bytearray(path.read_bytes())
-    data[13] ^= 1
-    path.write_bytes(data)
+    path.write_bytes(flip(path.read_bytes(), 13))
     index = RecordIndex(path)
     assert index[3] == b"last"
     with pytest.raises(ShardError) as caught:

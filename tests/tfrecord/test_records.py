@@ -17,6 +17,7 @@ from tfod.tfrecord.reader import read_record_stream, read_records
 from tfod.tfrecord.walk import LARGEST_BUFFER
 
 from tests.conftest import examples
+from tests.mutants.sound import flip
 from tests.records import frame
 
 
@@ -93,10 +94,8 @@ def test_every_flipped_bit_is_an_error(compress) -> None:
     for length in set(range(1, len(data))) - {len(frame(b"some payload"))}:
         failure(data[:length])
     for position in range(len(data)):
-        changed = bytearray(data)
-        changed[position] ^= 1 << position % 8
         try:
-            found = payloads_of(bytes(changed))
+            found = payloads_of(flip(data, position, position % 8))
         except ShardError as error:
             assert str(error).startswith("x.record")
         else:
@@ -106,15 +105,10 @@ def test_every_flipped_bit_is_an_error(compress) -> None:
 
 
 def test_damaged_data_names_record_and_byte() -> None:
-    data = bytearray(frame(b"first", b"second"))
-    data[-6] ^= 1
-    error = failure(bytes(data))
+    error = failure(flip(frame(b"first", b"second"), -6))
     assert (error.record, error.offset) == (1, 21)
-    assert str(error) == (
-        "x.record, record 1, byte 21: the checksum of the data is wrong, the record was changed "
-        "after it was written; download or export the shard again; tfod repair writes what is "
-        "sound of it to a new shard"
-    )
+    assert str(error).startswith("x.record, record 1, byte 21: the checksum of the data is wrong,")
+    assert "tfod repair" in str(error)
 
 
 @pytest.mark.parametrize(

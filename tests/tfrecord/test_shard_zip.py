@@ -21,6 +21,7 @@ from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.open import open_shard
 
+from tests.mutants.sound import flip
 from tests.records import encode, frame, image, objects
 from tests.zip_forge import Item, forge, real_zip
 
@@ -94,10 +95,7 @@ class TestReading:
         """To another process, that is, which opens the zip anew."""
         path = make_zip(tmp_path / "a.zip", ROBOFLOW, method)
         sent = pickle.dumps(RecordIndex(find_shards(path)[0].paths[0]).span(2))
-        code = (
-            "import pickle, sys; span = pickle.loads(sys.stdin.buffer.read());"
-            "sys.stdout.buffer.write(span.read())"
-        )
+        code = "import pickle, sys; sys.stdout.buffer.write(pickle.load(sys.stdin.buffer).read())"
         done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True)
         assert done.stdout == TRAIN[2], done.stderr
 
@@ -213,8 +211,7 @@ def test_a_damaged_label_map_is_named(tmp_path: Path) -> None:
 
 
 def test_shard_damage_names_the_entry(tmp_path: Path) -> None:
-    data = bytearray(frame(*TRAIN))
-    data[len(TRAIN[0]) + 16 + 12 + 3] ^= 1
-    path = make_zip(tmp_path / "a.zip", {"train/a.tfrecord": bytes(data)})
+    data = flip(frame(*TRAIN), len(TRAIN[0]) + 16 + 12 + 3)
+    path = make_zip(tmp_path / "a.zip", {"train/a.tfrecord": data})
     with pytest.raises(ShardError, match=r"a\.zip.train.a\.tfrecord, record 1"):
         list(tfod.read_detections(path))

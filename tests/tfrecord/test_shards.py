@@ -53,11 +53,8 @@ def test_names(name: str, parsed: ShardName | None) -> None:
 
 def test_roboflow_folders(tmp_path: Path) -> None:
     fill(tmp_path, "train/Objects.tfrecord", "valid/Objects.tfrecord", "test/Objects.tfrecord")
-    assert subsets(tmp_path) == {
-        "test": ["Objects.tfrecord"],
-        "train": ["Objects.tfrecord"],
-        "valid": ["Objects.tfrecord"],
-    }
+    splits = ("test", "train", "valid")
+    assert subsets(tmp_path) == {split: ["Objects.tfrecord"] for split in splits}
     assert subsets(tmp_path / "train") == {"Objects": ["Objects.tfrecord"]}
 
 

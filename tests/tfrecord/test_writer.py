@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from pathlib import Path
 
 import pytest
 from tfod.tfrecord.image_names import safe_relative_path
+from tfod.tfrecord.shard_sets.names import numbered_file_names
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.publishing import OutputExistsError, WriteError
 from tfod.tfrecord.writer import OptionError, ShardSetWriter, write_records
@@ -82,6 +84,30 @@ def test_a_subset_that_leads_out_of_the_folder_stays_in_it_and_stays_escaped(
     assert os.listdir(tmp_path) == ["in"]
     (found,) = find_shards(tmp_path / "in")
     assert "%" in found.subset and safe_relative_path(found.subset) == found.subset
+
+
+def test_names_as_the_od_api_makes_them(tmp_path: Path) -> None:
+    name_files = functools.partial(numbered_file_names, "coco_train.record")
+    paths = write_records(tmp_path, "x", [b"1"], name_files=name_files)
+    assert paths == [str(tmp_path / "coco_train.record")]
+    paths = write_records(tmp_path / "b", "x", [b"1"] * 100, num_shards=100, name_files=name_files)
+    written = [f"coco_train.record-{number:05}-of-00100" for number in range(100)]
+    assert [os.path.basename(path) for path in paths] == written
+    (found,) = find_shards(tmp_path / "b")
+    assert (found.subset, len(found.paths), found.missing) == ("coco_train", 100, ())
+
+
+def test_a_folder_that_was_made_in_vain_goes_again(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), ShardSetWriter(tmp_path / "a" / "b", "s"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(KeyboardInterrupt), ShardSetWriter(tmp_path / "a", "s"):
+        raise KeyboardInterrupt
+    with pytest.raises(WriteError):
+        ShardSetWriter(tmp_path / "file" / "b", "s")
+    assert sorted(os.listdir(tmp_path)) == ["a", "file"]
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:

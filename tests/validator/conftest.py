@@ -243,14 +243,11 @@ def zip_of(entries: Mapping[str, bytes]) -> bytes:
 @pytest.fixture
 def good_zip(tmp_path: Path) -> bytes:
     """A zip in which nothing is wrong."""
-    folder = tmp_path / "good"
-    folder.mkdir()
-    return zip_of({"default.tfrecord": shard_of(folder), "label_map.pbtxt": LABEL_MAP})
+    return zip_of({"default.tfrecord": shard_of(tmp_path / "good"), "label_map.pbtxt": LABEL_MAP})
 
 
 @pytest.fixture
 def bad_zip(tmp_path: Path) -> bytes:
     """A zip with a box whose right side is left of its left one."""
-    folder = tmp_path / "bad"
-    folder.mkdir()
-    return zip_of({"default.tfrecord": shard_of(folder, xmax=0.05), "label_map.pbtxt": LABEL_MAP})
+    shard = shard_of(tmp_path / "bad", xmax=0.05)
+    return zip_of({"default.tfrecord": shard, "label_map.pbtxt": LABEL_MAP})

@@ -16,9 +16,10 @@ import requests
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
 
+from tests.checker.reports import SCHEMA
+from tests.mutants.sound import flip
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 PROBLEM = "application/problem+json"
 
 
@@ -166,19 +167,14 @@ def test_what_cannot_be_used_is_named(
 
 
 def test_profiles(service: Service, good_zip: bytes) -> None:
-    mine = (
-        b"name: mine\nfeatures:\n  image/depth: {kind: FixedLenFeature, dtype: int64, shape: []}\n"
-    )
-    files = {"file": ("a.zip", good_zip), "profile": ("mine.yaml", mine)}
-    found = service.upload(files).json()
-    assert found["report"]["profile"]["name"] == "mine"
-    assert "EXA003" in found["report"]["counts"]["by_code"]
-    found = service.upload({"file": ("a.zip", good_zip), "profile": (None, "roboflow")}).json()
-    assert found["report"]["profile"]["name"] == "roboflow"
-    found = service.upload({"file": ("a.zip", good_zip), "profile": (None, "cvat")}).json()
-    assert found["report"]["profile"]["name"] == "cvat"
-    response = service.upload({"file": ("a.zip", good_zip), "profile": (None, "coco")})
-    assert problem(response, 400)["parameter"] == "profile"
+    mine = b"name: mine\nfeatures:\n  image/depth: {kind: FixedLenFeature, dtype: int64, shape: []}"
+    for name, part in (
+        *((name, (None, name)) for name in ("roboflow", "cvat")),
+        ("mine", ("mine.yaml", mine)),
+    ):
+        report = service.upload({"file": ("a.zip", good_zip), "profile": part}).json()["report"]
+        assert report["profile"]["name"] == name
+    assert "EXA003" in report["counts"]["by_code"]
 
 
 def test_receivers(service: Service, good_zip: bytes) -> None:
@@ -187,10 +183,13 @@ def test_receivers(service: Service, good_zip: bytes) -> None:
     found = service.upload({"file": ("a.zip", good_zip), "for": (None, "cvat")}).json()
     assert (found["options"]["for"], found["report"]["receiver"]) == ("cvat", "cvat")
     assert found["report"]["profile"]["name"] == "cvat"
-    body = service.get(found["links"]["text"]).text
-    assert body.startswith("VALID for CVAT: ")
-    response = service.upload({"file": ("a.zip", good_zip), "for": (None, "tpu")})
-    assert problem(response, 400)["parameter"] == "for"
+    assert service.get(found["links"]["text"]).text.startswith("VALID for CVAT: ")
+
+
+@pytest.mark.parametrize("field", ["for", "profile"])
+def test_a_field_is_named(service: Service, good_zip: bytes, field: str) -> None:
+    response = service.upload({"file": ("a.zip", good_zip), field: (None, "tpu")})
+    assert problem(response, 400)["parameter"] == field
 
 
 @pytest.mark.parametrize("kind", ["json", "html", "junit", "text"])
@@ -199,14 +198,10 @@ def test_formats(service: Service, bad_zip: bytes, kind: str) -> None:
     saved = service.get(links[kind])
     assert saved.status_code == 200
     assert saved.headers["Content-Disposition"].startswith("attachment; filename=tfod-report.")
-    types = {
-        "json": "application/json",
-        "html": "text/html; charset=utf-8",
-        "junit": "application/xml; charset=utf-8",
-        "text": "text/plain; charset=utf-8",
-    }
-    assert saved.headers["Content-Type"] == types[kind]
-    accepted = service.get(links["self"], headers={"Accept": types[kind].partition(";")[0]})
+    types = {"json": "application/json", "junit": "application/xml", "text": "text/plain"}
+    accept = types.get(kind, "text/html")
+    assert saved.headers["Content-Type"] == accept + "; charset=utf-8" * (kind != "json")
+    accepted = service.get(links["self"], headers={"Accept": accept})
     asked = service.get(f"{links['self']}?format={kind}")
     assert asked.text == accepted.text
     if kind == "html":
@@ -243,9 +238,8 @@ class TestRepair:
 
     def test_a_copy(self, service: Service, tmp_path: Path) -> None:
         """Is a validation of its own, whose zip can be loaded; the upload stays as it was."""
-        shard = bytearray(shard_of(tmp_path))
-        shard[-1] ^= 1  # the checksum of the last record
-        broken = zip_of({"default.tfrecord": bytes(shard), "label_map.pbtxt": LABEL_MAP})
+        shard = flip(shard_of(tmp_path), -1)  # the checksum of the last record
+        broken = zip_of({"default.tfrecord": shard, "label_map.pbtxt": LABEL_MAP})
         uploaded = self.upload(service, broken)
         found = service.repair(uploaded)
         assert (found["state"], found["valid"]) == ("finished", True)
@@ -261,10 +255,8 @@ class TestRepair:
         assert service.get(uploaded["links"]["self"]).json()["valid"] is False
 
     def test_of_shards_with_their_label_map(self, service: Service, tmp_path: Path) -> None:
-        shard = bytearray(shard_of(tmp_path))
-        shard[-1] ^= 1
         names = [f"train.record-0000{number}-of-00002" for number in range(2)]
-        files = [("file", (name, bytes(shard))) for name in names]
+        files = [("file", (name, flip(shard_of(tmp_path), -1))) for name in names]
         uploaded = service.upload([*files, ("file", ("label_map.pbtxt", LABEL_MAP))], wait=0)
         saved = service.get(service.repair(uploaded.json())["links"]["repaired"])
         with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
@@ -306,15 +298,8 @@ class TestRepair:
 @pytest.mark.parametrize(
     "sent",
     [
-        "../../etc/passwd",
-        "..\\..\\windows\\win.ini",
-        "/tmp/x.tfrecord",
-        "x\x00y.tfrecord",
-        "кадр 1.tfrecord",
-        "a" * 5000,
-        "..",
-        "CON",
-        "%2e%2e%2fx.tfrecord",
+        *("../../etc/passwd", "..\\..\\windows\\win.ini", "/tmp/x.tfrecord", "..", "CON"),
+        *("x\x00y.tfrecord", "кадр 1.tfrecord", "a" * 5000, "%2e%2e%2fx.tfrecord"),
     ],
 )
 def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.cli.arguments import build_parser
 
 yaml = pytest.importorskip("yaml")
 
@@ -24,11 +25,6 @@ def instructions(name: str) -> list[str]:
     """What stands behind an instruction of the Dockerfile, in order, lines joined."""
     joined = re.sub(r"\\\n(\s*#.*\n)*\s*", "", DOCKERFILE)
     return re.findall(rf"^{name}\s+(.+)$", joined, re.MULTILINE)
-
-
-def default_of(text: str) -> str:
-    """A text of compose.yml when no variable is set."""
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
 def tag_of(image: str) -> str:
@@ -61,45 +57,28 @@ def test_context_is_what_the_wheel_is_built_from() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_containers_may_do_little(name: str) -> None:
+def test_a_service_of_compose(name: str) -> None:
+    """A container may do little, listens to this machine only, and its health is checked."""
     service = SERVICES[name]
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
+    assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"] and service["pids_limit"]
     assert service["restart"] == "unless-stopped"
-    assert "cap_add" not in service or name not in OURS
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_images_are_pinned(name: str) -> None:
-    tag = default_of(tag_of(SERVICES[name]["image"]))
+    tag = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", tag_of(service["image"]))  # when no variable is set
     assert tag == "local" if name in OURS else re.match(r"\d", tag)
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_ports_are_open_to_this_machine_only(name: str) -> None:
-    ports = SERVICES[name].get("ports", [])
+    ports = service.get("ports", [])
     assert all(one.startswith("127.0.0.1:") for one in ports)
     assert not ports or name in ("validator", "nginx")
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_health_is_checked_wherever_something_listens(name: str) -> None:
-    check = SERVICES[name]["healthcheck"]
+    check = service["healthcheck"]
     assert check == {"disable": True} if name == "worker" else check["test"][0] == "CMD"
     if name in ("validator", "web"):
         (of_image,) = instructions("HEALTHCHECK")
         assert check["test"][-1] in of_image
-
-
-@pytest.mark.parametrize("name", ["validator", "web", "worker"])
-def test_commands_are_of_tfod(name: str) -> None:
-    from tfod.cli.arguments import build_parser
-
-    default = ["serve", "--host", "0.0.0.0", "--data", "/data"]
-    options = build_parser("serve").parse_args(SERVICES[name].get("command", default))
-    assert str(options.data) == "/data"
+    if name in OURS:
+        assert "cap_add" not in service
+        default = ["serve", "--host", "0.0.0.0", "--data", "/data"]
+        options = build_parser("serve").parse_args(service.get("command", default))
+        assert str(options.data) == "/data"
 
 
 @pytest.mark.parametrize("name", ["try", "as_container"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +21,28 @@ from tests.commands import wait_until
 from tests.mutants.sound import frame
 from tests.records import encode, image, objects
 from tests.validator.conftest import Service, running_service
-from tests.validator.heavy import held_check, record_of
-from tests.validator.sockets import Answer, answer_on, ask, connect
+from tests.validator.heavy import held_check
+from tests.validator.sockets import (
+    HEALTH,
+    SLOW,
+    TOKEN,
+    Answer,
+    answer_on,
+    ask,
+    assert_no_thread_is_held,
+    connect,
+    head_of,
+)
 
 Start = Callable[..., Service]
-_TOKEN = "Sesame-1234"
 _MIB = 1 << 20
+LENGTHS = ("Content-Length: 1000000", "Transfer-Encoding: chunked")
 _LIMITS = {
-    "TFOD_TOKEN": _TOKEN,
+    "TFOD_TOKEN": TOKEN,
     "TFOD_MAX_BODY_BYTES": str(4 * _MIB),
     "TFOD_MAX_UPLOAD_SECONDS": "3",
     "TFOD_MAX_CONNECTIONS": "8",
 }
-_FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.tfrecord"\r\n\r\n'
-_UPLOAD = "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
-_HEALTH = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-_KIND = "Content-Type: multipart/form-data; boundary=b"
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +52,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
-def head_of(*fields: str, token: str = _TOKEN) -> str:
-    return _UPLOAD + "\r\n".join([f"Authorization: Bearer {token}", _KIND, *fields, "", ""])
-
-
 def spooled(service: Service) -> int:
     """Bytes of bodies that the service has on the disk, without names."""
     return sum(one.stat().st_size for one in (service.data / "incoming").rglob("*"))
 
 
-@pytest.mark.parametrize("length", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_a_wrong_token_is_refused_by_the_head(guarded: Service, length: str) -> None:
     answer = ask(guarded, head_of(length, token="wrong"))
     assert answer.status == 401
@@ -78,21 +79,19 @@ def test_other_bodies_are_short(guarded: Service) -> None:
 
 
 def test_a_length_that_is_not_told_is_refused_on_the_way(guarded: Service) -> None:
+    piece = b"%x\r\n%b\r\n" % (100_000, bytes(100_000))
     with connect(guarded, head_of("Transfer-Encoding: chunked")) as one:
-        sender = threading.Thread(target=_send_chunks, args=(one, 50))
+
+        def send() -> None:
+            with suppress(OSError):
+                for _ in range(50):
+                    one.sendall(piece)
+
+        sender = threading.Thread(target=send)
         sender.start()
         answer = answer_on(one)
         sender.join()
     assert (answer.status, answer.problem()["limit"]) == (413, "max_body_bytes")
-
-
-def _send_chunks(one: socket.socket, count: int) -> None:
-    piece = b"%x\r\n%b\r\n" % (100_000, bytes(100_000))
-    try:
-        for _ in range(count):
-            one.sendall(piece)
-    except OSError:
-        return
 
 
 def test_what_says_how_long_a_chunk_is_has_an_end(guarded: Service) -> None:
@@ -104,7 +103,7 @@ def test_what_says_how_long_a_chunk_is_has_an_end(guarded: Service) -> None:
 
 def test_requests_sent_at_once_do_not_pile_up(guarded: Service) -> None:
     """The first is answered, and is the last of its connection."""
-    with connect(guarded, _HEALTH * 3) as one:
+    with connect(guarded, HEALTH * 3) as one:
         answer = answer_on(one)
         assert (answer.status, answer.headers["Connection"]) == (200, "close")
         assert one.recv(1) == b""
@@ -144,7 +143,7 @@ def test_a_body_that_comes_too_slowly_is_ended(tmp_path: Path) -> None:
 
 def test_room_on_the_disk_is_looked_at_by_the_head(start_service: Start) -> None:
     running = start_service(TFOD_MIN_FREE_BYTES=str(1 << 60))
-    for length in ("Content-Length: 1000000", "Transfer-Encoding: chunked"):
+    for length in LENGTHS:
         answer = ask(running, head_of(length))
         assert (answer.status, answer.problem()["limit"]) == (507, "min_free_bytes")
     assert running.get("/").status_code == 200
@@ -171,12 +170,12 @@ def test_room_for_what_arrives_is_counted(start_service: Start) -> None:
 def test_connections_of_one_address(guarded: Service) -> None:
     with ExitStack() as stack:
         held = [stack.enter_context(connect(guarded, "")) for _ in range(8)]
-        with connect(guarded, _HEALTH) as one:
+        with connect(guarded, HEALTH) as one:
             refused = answer_on(one)
         assert (refused.status, refused.headers["Retry-After"]) == (429, "10")
-        held[0].sendall(_HEALTH.encode())
+        held[0].sendall(HEALTH.encode())
         assert answer_on(held[0]).status == 200
-    wait_until(lambda: ask(guarded, _HEALTH).status == 200)
+    wait_until(lambda: ask(guarded, HEALTH).status == 200)
 
 
 def test_a_proxy_has_the_connections_of_many(start_service: Start) -> None:
@@ -193,32 +192,16 @@ def test_nobody_says_that_the_guard_has_refused(guarded: Service) -> None:
         assert ask(guarded, text).status == 200
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        _UPLOAD,  # a head that does not end
-        head_of("Content-Length: 1000") + "a",  # a body that does not go on
-    ],
-    ids=["head", "body"],
-)
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_slow_clients_hold_no_thread(start_service: Start, text: str) -> None:
     running = start_service(TFOD_THREADS="2")
-    with ExitStack() as stack:
-        slow = [stack.enter_context(connect(running, text)) for _ in range(50)]
-        assert [running.get("/healthz").status_code for _ in range(10)] == [200] * 10
-        form = _FORM + record_of() + b"\r\n--b--\r\n"
-        if text == _UPLOAD:
-            slow[7].sendall(head_of(f"Content-Length: {len(form)}")[len(_UPLOAD) :].encode() + form)
-            assert answer_on(slow[7]).status == 202
+    assert_no_thread_is_held(running, text, lambda: running.get("/healthz").status_code)
 
 
 def test_slow_readers_cost_neither_memory_nor_disk(service: Service) -> None:
     """Of a report of megabytes the service holds only what is sent next."""
-    named = {"image/object/class/label": [1]}
-    wrong = [
-        frame(encode(image(f"{n}.jpg") | objects([(0.5, 0.1, 0.1, 0.5)]) | named | _long_class(n)))
-        for n in range(1000)
-    ]
+    boxes = [objects([(0.5, 0.1, 0.1, 0.5)], [f"{n}" + "x" * 5000], [1]) for n in range(1000)]
+    wrong = [frame(encode(image(f"{n}.jpg") | box)) for n, box in enumerate(boxes)]
     links = service.upload({"file": ("a.tfrecord", b"".join(wrong))}).json()["links"]
     assert len(service.get(links["page"]).content) > 2 * _MIB
     before, process = service.memory(), Path(f"/proc/{service.process.pid}")
@@ -230,10 +213,6 @@ def test_slow_readers_cost_neither_memory_nor_disk(service: Service) -> None:
             assert service.memory() - before < 50 * _MIB
             unnamed = [os.readlink(one) for one in process.glob("fd/*") if not one.exists()]
             assert not [one for one in unnamed if str(service.data) in one]
-
-
-def _long_class(number: int) -> dict[str, list[str]]:
-    return {"image/object/class/text": [f"{number}" + "x" * 5000]}
 
 
 def test_who_waits_and_leaves_gives_the_place_free(start_service: Start) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,21 @@ import requests
 from tests.commands import free_port, require, wait_until
 from tests.validator.conftest import Service, running_service
 from tests.validator.heavy import record_of
-from tests.validator.sockets import Answer, answer_on, ask, connect
+from tests.validator.sockets import (
+    FORM,
+    HEALTH,
+    KIND,
+    SLOW,
+    TOKEN,
+    UPLOAD,
+    Answer,
+    ask,
+    assert_no_thread_is_held,
+    connect,
+    head_of,
+)
 
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "nginx.conf"
-_UPLOAD = "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
-_KIND = "Content-Type: multipart/form-data; boundary=b"
-_FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nx\r\n--b--\r\n'
-_TOKEN = "Sesame-1234"
 _TIMEOUT = 60
 
 
@@ -75,7 +83,7 @@ def _values(text: str, changes: dict[str, str]) -> Iterator[tuple[str, str, str]
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, int]]:
     """A service with two threads and a token, and the port of nginx before it."""
     data = tmp_path_factory.mktemp("behind")
-    chosen = {"TFOD_THREADS": "2", "TFOD_TRUSTED_PROXY": "*", "TFOD_TOKEN": _TOKEN}
+    chosen = {"TFOD_THREADS": "2", "TFOD_TRUSTED_PROXY": "*", "TFOD_TOKEN": TOKEN}
     with (
         running_service(data, environment=chosen) as service,
         nginx_before(service, data / "nginx") as port,
@@ -84,18 +92,14 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
 
 
 def get(port: int, path: str = "/api/v1/rules/BOX003") -> int:
-    headers = {"Authorization": f"Bearer {_TOKEN}"}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
     return requests.get(f"http://127.0.0.1:{port}{path}", headers=headers, timeout=60).status_code
-
-
-def authorized(*fields: str) -> str:
-    return _UPLOAD + "\r\n".join([f"Authorization: Bearer {_TOKEN}", _KIND, *fields, "", ""])
 
 
 def test_uploads_pass(behind: tuple[Service, int]) -> None:
     service, port = behind
-    headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": _KIND.partition(": ")[2]}
-    for body in (_FORM, iter([_FORM])):  # the second is in chunks
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": KIND.partition(": ")[2]}
+    for body in (FORM, iter([FORM])):  # the second is in chunks
         found = requests.post(
             f"http://127.0.0.1:{port}/api/v1/validations", data=body, headers=headers, timeout=60
         )
@@ -110,7 +114,7 @@ def test_uploads_pass(behind: tuple[Service, int]) -> None:
 def test_a_token_is_looked_at_before_the_body(behind: tuple[Service, int]) -> None:
     _, port = behind
     for length in ("Content-Length: 1000000000", "Transfer-Encoding: chunked"):
-        answer = ask(port, f"{_UPLOAD}Authorization: Bearer wrong\r\n{length}\r\n\r\n")
+        answer = ask(port, f"{UPLOAD}Authorization: Bearer wrong\r\n{length}\r\n\r\n")
         assert answer.status == 401
         assert "A token is needed" in answer.problem()["detail"]
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
@@ -118,40 +122,26 @@ def test_a_token_is_looked_at_before_the_body(behind: tuple[Service, int]) -> No
 
 def test_lengths_are_refused_by_the_head(behind: tuple[Service, int]) -> None:
     _, port = behind
-    answer = ask(port, authorized(f"Content-Length: {(4 << 30) + 1}"))
+    answer = ask(port, head_of(f"Content-Length: {(4 << 30) + 1}"))
     assert (answer.status, answer.problem()["limit"]) == (413, "max_body_bytes")
     answer = ask(port, "POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
     assert answer.status == 413 and answer.problem()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        _UPLOAD,  # a head that does not end
-        authorized("Content-Length: 1000") + "a",  # a body that does not go on
-    ],
-    ids=["head", "body"],
-)
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
 def test_slow_clients_hold_no_thread(behind: tuple[Service, int], text: str) -> None:
-    _, port = behind
-    with ExitStack() as stack:
-        slow = [stack.enter_context(connect(port, text)) for _ in range(50)]
-        assert [get(port) for _ in range(10)] == [200] * 10
-        if text == _UPLOAD:
-            rest = authorized(f"Content-Length: {len(_FORM)}")[len(_UPLOAD) :]
-            slow[7].sendall(rest.encode() + _FORM)
-            assert answer_on(slow[7]).status == 202
+    assert_no_thread_is_held(behind[1], text, lambda: get(behind[1]))
 
 
 def test_connections_of_one_client(behind: tuple[Service, int]) -> None:
     _, port = behind
     with ExitStack() as stack:
         for _ in range(70):  # as many more as may be asked meanwhile
-            one = stack.enter_context(connect(port, authorized("Content-Length: 10") + "a"))
+            one = stack.enter_context(connect(port, head_of("Content-Length: 10") + "a"))
         answers: list[Answer] = []
 
         def is_refused() -> bool:
-            answers.append(ask(port, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"))
+            answers.append(ask(port, HEALTH))
             return answers[-1].status == 429
 
         wait_until(is_refused)
@@ -167,16 +157,9 @@ def test_clients_that_say_nothing_more_are_cut_off(
     service, _ = behind
     timeouts = {"client_header_timeout": "1s", "client_body_timeout": "1s"}
     with nginx_before(service, tmp_path / "nginx", **timeouts) as port:
-        for text in (_UPLOAD, authorized("Content-Length: 1000") + "a"):
-            with connect(port, text) as one:
-                assert is_closed(one)
-
-
-def is_closed(one: socket.socket) -> bool:
-    try:
-        return one.recv(1) == b""
-    except ConnectionResetError:
-        return True
+        for text in SLOW.values():
+            with connect(port, text) as one, suppress(ConnectionResetError):
+                assert one.recv(1) == b""
 
 
 def test_a_name_that_the_service_does_not_have(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from tfod_validator.workers import Workers
 from tests.commands import require, run_python, wait_until
 from tests.validator.conftest import Service, zip_of
 from tests.validator.heavy import begin, held_check, record_of
-from tests.validator.sockets import answer_on
+from tests.validator.sockets import ask, head_of
 from tests.validator.test_api import problem
 
 Start = Callable[..., Service]
@@ -325,15 +324,7 @@ def test_a_full_disk_leaves_nothing_half(start_service: Start, tmp_path: Path) -
     require("a mount", mounted)
     try:
         running = start_service(data="small", TFOD_MIN_FREE_BYTES="1")
-        with socket.create_connection(("127.0.0.1", running.port), 60) as one:
-            body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
-            body += bytes(15 << 20) + b"\r\n--b--\r\n"
-            head = (
-                "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
-                f"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\n"
-            )
-            one.sendall(f"{head}\r\n".encode())
-            answer = answer_on(one)
+        answer = ask(running, head_of(f"Content-Length: {15 << 20}"))
         assert (answer.status, answer.problem()["limit"]) == (507, "min_free_bytes")
         assert running.folder("incoming") == [] == running.folder("waiting")
         small = running.upload({"file": ("a.tfrecord", record_of())})

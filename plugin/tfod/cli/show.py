@@ -70,7 +70,9 @@ def _run(options: argparse.Namespace) -> int:
             title = os.path.basename(os.path.normpath(options.source)) or options.source
             output.write(render_cards(shown.cards, title))
     records, boxes = plural(len(shown.cards), "record"), plural(shown.boxes, "box")
-    print_line(f"{options.output}: {records}, {boxes}")
+    label_maps = dict.fromkeys(name for one in found.datasets for name in one.label_maps)
+    used = f"; label map: {', '.join(label_maps)}" if label_maps else ""
+    print_line(f"{options.output}: {records}, {boxes}{used}")
     if shown.without_objects:
         print_note(shown.without_objects)
     if shown.unreadable:

@@ -191,9 +191,12 @@ def _pixels(found: DetectionColumns) -> Iterator[DetectionProblem]:
     corners = np.stack([one.values[np.repeat(is_even, one.counts)] for one in sides], axis=1)
     rows = np.repeat(np.flatnonzero(is_even), counts[is_even])
     if found.has_pixel_boxes:
+        sizes = found.sizes[rows][:, [1, 0, 1, 0]]
         is_other = (corners <= 1).all(axis=1) & (corners > 0).any(axis=1)
-        is_other &= (found.sizes[rows] > LOOKS_LIKE_PIXELS).all(axis=1)
-        cause, fix = "looks like parts of the image, not pixels", "leave out --boxes pixels"
+        is_other |= (np.abs(corners) > LOOKS_LIKE_PIXELS * sizes).any(axis=1)
+        is_other &= (sizes > LOOKS_LIKE_PIXELS).all(axis=1)
+        cause = "does not look like pixels of the image"
+        fix = "correct the boxes, or leave out --boxes pixels"
     else:
         is_other, cause = pixel_boxes(corners), "looks like pixels"
         fix = "divide x by the image's width and y by its height, as does: "

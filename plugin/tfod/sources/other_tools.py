@@ -96,8 +96,10 @@ _TOOLS = (
     ),
     Tool("VIA annotations", r"[^/]+\.(json|csv)", "shape_attributes"),
     Tool("Supervisely JSON", r"ann/[^/]+\.json", '"(objects|classTitle)"'),
-    Tool("Label Studio JSON", r"[^/]+\.json", '"(original_width|from_name)"'),
-    Tool("VoTT JSON", r"[^/]+\.(json|vott)", '"(boundingBox|securityToken)"'),
+    Tool("Label Studio JSON", r"[^/]+\.json", '"(original_width|from_name|rectanglelabels)"'),
+    Tool(
+        "VoTT JSON", r"[^/]+\.(json|vott)", '"(boundingBox|securityToken|activeLearningSettings)"'
+    ),
     Tool(
         "CreateML JSON",
         r"[^/]+\.json",
@@ -152,7 +154,7 @@ _TOOLS = (
     Tool(
         "KITTI annotations",
         r"[^/]+\.txt",
-        r"(?m)^[A-Za-z]\S*( -?[\d.]+(e-?\d+)?){14,15}\s*$",
+        r"(?m)^[A-Za-z\x80-\xff]\S*( -?[\d.]+(e-?\d+)?){14,15}\s*$",
         "kitti_detection",
         [r"(.+/)?label_2/[^/]+\.txt"],
         "name its folders label_2 and image_2",
@@ -161,7 +163,7 @@ _TOOLS = (
     Tool(
         "DOTA annotations",
         r"[^/]+\.txt",
-        r"(?m)^(imagesource:|(-?[\d.]+[ \t]+){8}[A-Za-z]\S*([ \t]+\d)?\s*$)",
+        r"(?m)^(imagesource:|(-?[\d.]+[ \t]+){8}[A-Za-z\x80-\xff]\S*([ \t]+\d)?\s*$)",
         "dota",
         [r"[^/]+/labelTxt/[^/]+\.txt", r"[^/]+/images/.+"],
         "put the text files into train/labelTxt and the images into train/images",

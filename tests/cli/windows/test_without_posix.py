@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands import TIMEOUT
+from tests.commands import run_python
+from tests.files import write_files
 from tests.mutants.sound import LABEL_MAP, png, record, shard
 
 ROOT = Path(__file__).parents[3]
@@ -21,41 +20,32 @@ SECOND = record("b.png", encoded=png(), text=["кот", "dog"])
 SIMULATED = Path(__file__).parent / "simulated"
 
 
-def run_python(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Python there, whose locale is not UTF-8."""
-    inherited = os.environ.get("PYTHONPATH")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(SIMULATED), inherited))),
-        "PYTHONWARNDEFAULTENCODING": "1",
-        "PYTHONIOENCODING": "cp1252",
-        "PYTHONUTF8": "0",
-        "COVERAGE_PROCESS_START": "",
-    }
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environment,
-        timeout=TIMEOUT,
-    )  # fmt: skip
+PATHS = os.pathsep.join(filter(None, (str(SIMULATED), os.environ.get("PYTHONPATH"))))
+ENVIRONMENT = {
+    "PYTHONPATH": PATHS,
+    "PYTHONWARNDEFAULTENCODING": "1",
+    "PYTHONIOENCODING": "cp1252",
+    "PYTHONUTF8": "0",
+    "COVERAGE_PROCESS_START": "",
+}
+"""Of Python there, whose locale is not UTF-8."""
 
 
 def tfod(*arguments: object, cwd: Path, code: int = 0) -> str:
     """The command; what it printed."""
-    done = run_python("-m", "tfod.cli.main", *arguments, cwd=cwd)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+    done = run_python("-m", "tfod.cli.main", *arguments, folder=cwd, **ENVIRONMENT)
+    assert done.code == code, done.out + done.err
+    assert "Traceback" not in done.err
+    return done.out + done.err
 
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
     """Two shards with a class that cp1252 cannot spell, and their label map."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for number, one in enumerate((record(text=["кот", "dog"]), SECOND)):
-        (folder / f"train-{number:05d}-of-00002.tfrecord").write_bytes(shard(one))
-    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP.replace(b"cat", "кот".encode()))
-    return folder
+    records = (record(text=["кот", "dog"]), SECOND)
+    files = {f"train-{n:05d}-of-00002.tfrecord": shard(one) for n, one in enumerate(records)}
+    label_map = LABEL_MAP.replace(b"cat", "кот".encode())
+    return write_files(tmp_path / "in", {**files, "label_map.pbtxt": label_map})
 
 
 def test_the_simulation_lacks_what_windows_lacks(tmp_path: Path) -> None:
@@ -78,8 +68,8 @@ def test_the_simulation_lacks_what_windows_lacks(tmp_path: Path) -> None:
         "try: open('a')\n"
         "except EncodingWarning: print('all as on Windows')\n"
     )
-    done = run_python("tfod_probe.py", cwd=tmp_path)
-    assert done.stdout == "all as on Windows\n", done.stderr
+    done = run_python("tfod_probe.py", folder=tmp_path, **ENVIRONMENT)
+    assert done.out == "all as on Windows\n", done.err
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -139,8 +129,8 @@ print(first, second, len(list(tfod.read_records("out/s-00000-of-00002.tfrecord")
 
 
 def test_the_library(shards: Path, tmp_path: Path) -> None:
-    done = run_python("-c", LIBRARY, cwd=tmp_path)
-    assert done.stdout == "a.jpg b.png 2\n", done.stderr
+    done = run_python("-c", LIBRARY, folder=tmp_path, **ENVIRONMENT)
+    assert done.out == "a.jpg b.png 2\n", done.err
 
 
 DATUMARO = """
@@ -159,8 +149,8 @@ print(*(item.id for item in data))
 def test_datumaro(shards: Path, tmp_path: Path) -> None:
     """Saving in place replaces a shard that is open for the images in it."""
     pytest.importorskip("datumaro")
-    done = run_python("-c", DATUMARO, cwd=tmp_path)
-    assert done.stdout == "a\n", done.stderr
+    done = run_python("-c", DATUMARO, folder=tmp_path, **ENVIRONMENT)
+    assert done.out == "a\n", done.err
 
 
 def test_the_service_says_what_it_needs(tmp_path: Path) -> None:

@@ -232,19 +232,11 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     # Of cvat#4074: the wrong zip must not look like bad data.
     "a zip of CVAT's own format": (
         {"annotations.xml": b"<annotations/>", "images/a.jpg": b"\xff\xd8\xff"},
-        [
-            "this zip holds CVAT for images or video annotations, not TFRecord. Nothing was "
-            "changed. To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export "
-            "TFRecord 1.0 instead, or unpack the zip and convert the folder."
-        ],
+        ["CVAT for images annotations, not TFRecord. ", "choose CVAT 1.1 in its menu. "],
     ),
     "a zip of another format": (
-        {"annotations/instances_default.json": b"{}", "images/a.jpg": b"x"},
-        [
-            "this zip holds COCO annotations, not TFRecord. Nothing was changed. "
-            "To import these into CVAT, choose COCO 1.0 in its menu. For shards, export "
-            "TFRecord 1.0 instead, or unpack the zip and convert the folder."
-        ],
+        {"annotations/instances_default.json": b'{"images": []}', "images/a.jpg": b"x"},
+        ["COCO annotations, not TFRecord. Nothing was changed. ", "choose COCO 1.0 in its menu. "],
     ),
     "a zip in the zip": ({"x/inner.zip": real_zip([("t.tfrecord", GOOD)])}, ["Unpack x/inner.zip"]),
     "an empty shard": (
@@ -258,7 +250,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
             (
                 "YOLO",
                 {"obj.data": b"x", "obj.names": b"cat", "obj_train_data/a.txt": b"0 1 1 1 1"},
-                "Ultralytics YOLO Detection 1.0 or, without data.yaml, YOLO 1.1",
+                "Ultralytics YOLO Detection 1.0 or YOLO 1.1",
             ),
         )
     },

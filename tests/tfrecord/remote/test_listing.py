@@ -108,10 +108,8 @@ def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> No
     bucket.forget()
     train, valid = find_shards(bucket.url("data"))
     assert (train.subset, valid.subset) == ("train", "valid")
-    assert train.paths == (
-        bucket.url("data/train-00000-of-00003.tfrecord"),
-        bucket.url("data/train-00002-of-00003.tfrecord"),
-    )
+    paths = [bucket.url(f"data/train-0000{number}-of-00003.tfrecord") for number in (0, 2)]
+    assert list(train.paths) == paths
     assert train.missing == ("train-00001-of-00003.tfrecord",)
     assert [one.split()[0] for one in bucket.requests] == ["HEAD", "GET", "GET", "GET"]
     bucket.forget()
@@ -184,8 +182,6 @@ def test_no_shard_is_one_line(bucket: Bucket) -> None:
     bucket.put("d/notes.txt", b"")
     with pytest.raises(ShardsNotFoundError, match="no shard in this folder"):
         find_shards(bucket.url("d"))
-    with pytest.raises(ShardsNotFoundError, match="no file matches this pattern"):
-        find_shards(bucket.url("d/*.tfrecord"))
 
 
 def test_a_glob_of_the_web_that_cannot_match_says_why(web: tuple[Web, str]) -> None:

@@ -19,7 +19,7 @@ from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.storage.open import open_shard, shard_size
 from tfod.tfrecord.storage.remote import RemoteError, RemoteStream
 
-from tests.commands import TIMEOUT
+from tests.commands import TIMEOUT, wait_until
 from tests.records import encode, frame, image
 from tests.tfrecord.remote.conftest import Bucket
 
@@ -173,10 +173,7 @@ def test_who_waits_for_a_silent_server_hears_signals(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        end = time.monotonic() + TIMEOUT
-        while bucket.line.sent < held:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda: bucket.line.sent >= held)
         time.sleep(1.5)  # until all that came is examined
         process.send_signal(number)
         assert process.wait(TIMEOUT) == code

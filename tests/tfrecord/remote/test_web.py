@@ -6,7 +6,6 @@ import hashlib
 from typing import Any
 
 import pytest
-from tfod.errors import ShardsNotFoundError
 from tfod.sources.reading import find_label_map
 from tfod.tfrecord.reader import read_records
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -104,21 +103,15 @@ def test_a_refusal_is_one_line(web: Served, status: int, words: str) -> None:
 def test_a_server_that_never_answers_is_given_up(run: Run) -> None:
     with silent_server() as url:
         for path in ("a.tfrecord", "a.zip", "d/", "d/*"):
-            done = run("check", f"{url}/{path}")
-            assert done.code == 2
-            said = f"tfod: {url}/{path}: no byte came for 1 s ("
-            assert done.err.startswith(said) and done.err.count("\n") == 1
+            refused = run("check", f"{url}/{path}").refused()
+            assert refused.startswith(f"tfod: {url}/{path}: no byte came for 1 s (")
 
 
 def test_pages_of_links_are_folders(web: Served) -> None:
     server, url = web
-    server.files = {
-        "/data/train-00000-of-00002.tfrecord": b"",
-        "/data/notes.txt": b"",
-        "/data/label_map.pbtxt": b"",
-        "/data/valid/a%20b.tfrecord": b"",
-        "/data/.hidden/c.tfrecord": b"",
-    }
+    shards = ("train-00000-of-00002.tfrecord", "valid/a%20b.tfrecord", ".hidden/c.tfrecord")
+    files = (*shards, "notes.txt", "label_map.pbtxt")
+    server.files = {f"/data/{name}": b"" for name in files}
     found = {one.subset: one for one in find_shards(f"{url}/data/")}
     assert set(found) == {"train", "valid"}
     (train,) = found["train"].paths
@@ -128,8 +121,6 @@ def test_pages_of_links_are_folders(web: Served) -> None:
     server.requests.clear()
     assert [one.paths for one in find_shards(f"{url}/data/tr*")] == [(train,)]
     assert len(server.requests) <= 3
-    with pytest.raises(ShardsNotFoundError, match=r"no file matches this pattern"):
-        find_shards(f"{url}/data/absent-*")
 
 
 def test_a_redirect_without_end_is_one_line(web: Served) -> None:

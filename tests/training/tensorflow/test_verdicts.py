@@ -38,6 +38,7 @@ TAKEN: Mapping[str, str] = {
     **dict.fromkeys(("LAB006", "LAB009", "LAB010", "LAB011", "LAB014"), _NO_CLASS),
     **dict.fromkeys(("LAB007", "LAB012"), _NO_CLASS),
     **dict.fromkeys(("BOX020", "BOX021"), "masks are handed over as bytes, points as numbers"),
+    **dict.fromkeys(("BOX023", "NAM013", "IMG017"), "read as it is, by TensorFlow as black"),
     "EXA012": "both read it, though not alike",
     "IMG005": "the inputs take a GIF's first frame; the OD API's decoder stops at frames",
     "IMG007": "boxes are handed over as they are, and the image unturned",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from tfod.checker.finding import Severity, plural
+from tfod.checker.finding import Severity, first_of, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import WIDTH, visible
 from tfod.checker.reporters.wording import (
@@ -69,6 +69,9 @@ def _head(report: Report, color: bool, receivers: bool) -> Iterator[str]:
     yield _wrapped(f"Decoded: {decoded(report)}", 0)
     reason = f" ({report.profile.reason})" if report.profile.reason else ""
     yield _wrapped(f"Profile: {report.profile.name}{reason}", 0)
+    label_maps = [name for one in report.datasets for name in one.label_maps]
+    if label_maps:
+        yield _wrapped(f"Label map: {first_of(label_maps, _EXAMPLES)}", 0)
     if report.configuration is not None:
         yield _wrapped(f"Configuration: {report.configuration}", 0)
     if len(report.datasets) > 1:

@@ -152,8 +152,10 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         name = archive.name if is_here else name_of(archive.name)  # an upload, or a URL
         if other:
             message = f"this zip holds {other} annotations, not TFRecord"
-            command = convert_command(name, recognized) + " in its folder" * (not is_here)
-            fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
+            fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."
+            if is_here:
+                command = convert_command(name, recognized)
+                fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
         elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
             other, menus = tool.title, [tool.cvat_title]
             message = f"this zip holds {other}, not TFRecord"
