@@ -21,7 +21,6 @@ from tests.files import files_in, write_file, write_files
 from tests.records import encode, frame, image, objects
 from tests.zip_forge import real_zip
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SHARD = frame(encode(image("a.jpg") | objects([[0, 0, 1, 1]], ["cat"], [1])))
 COMMANDS = ["check", "describe", "repair", "reshard", "show", "convert", "diff"]
 
@@ -33,10 +32,10 @@ def picture(kind: str = "JPEG") -> bytes:
     return stream.getvalue()
 
 
-CREATE_ML = json.dumps(
-    [{"image": "a.jpg", "annotations": [{"label": "cat", "coordinates": {"x": 50, "y": 50,
-      "width": 20, "height": 30}}]}]
-)  # fmt: skip
+CREATE_ML = (
+    '[{"image": "a.jpg", "annotations": [{"label": "cat", "coordinates":'
+    ' {"x": 50, "y": 50, "width": 20, "height": 30}}]}]'
+)
 KITTI = "Car 0.00 0 -1.58 58.01 17.33 61.12 20.12 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"
 DOTA = "imagesource:GoogleEarth\ngsd:0.1\n10 10 50 10 50 40 10 40 plane 0\n"
 PANOPTIC = json.dumps({
@@ -94,7 +93,6 @@ OTHERS: list[tuple[str, str, Mapping[str, bytes | str]]] = [
     ("DOTA", "train/labelTxt", {"a.txt": DOTA, "a.jpg": picture()}),
     ("CreateML", "_annotations.createml.json", {"a.json": CREATE_ML}),
     ("COCO panoptic", "panoptic_train", {"panoptic_train.json": PANOPTIC, "a.jpg": picture()}),
-    ("KITTI", "label_2", {"labels/1.txt": KITTI}),
     ("LabelMe XML", "Annotations", {"a.xml": LABELME_XML, "a.jpg": picture()}),
     ("archive", "set.tar", {"set.tar": b"", "a.jpg": picture()}),
 ]
