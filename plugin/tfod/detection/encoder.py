@@ -58,22 +58,28 @@ def encode_detection(detection: Detection) -> bytes:
     name = "boxes"
     try:
         boxes = _checked_boxes(detection.boxes)
+        values = {**vars(detection), "boxes": boxes}
         for name, encode in _FIELDS.items():
-            value = boxes if name == "boxes" else getattr(detection, name)
+            value = values[name]
             if value is not None and (name not in _OFTEN_EMPTY or len(value)):
                 features |= encode(value, detection, len(boxes))
         name, attributes = "attributes", detection.attributes
-        lists = {one: _items(values, len(boxes)) for one, values in attributes.items()}
-        corrections = Corrections.of(detection)
-        for attribute in lists:
-            encode_attribute(attribute, lists, features, corrections)
-        _require_json(corrections.objects)
-        if corrections:
-            features[keys.EXTRA_ATTRIBUTES] = one_bytes_feature(corrections.to_json())
+        if attributes or detection.image_extra or detection.drawn or detection.image_labels:
+            _encode_attributes(detection, features, len(boxes))
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
         image = f"image {detection.filename!r}: " if detection.filename else ""
         raise TfodError(f"{image}{name} {_reason(error)}") from error
     return encode_example(features)
+
+
+def _encode_attributes(detection: Detection, features: dict[str, bytes], count: int) -> None:
+    lists = {name: _items(values, count) for name, values in detection.attributes.items()}
+    corrections = Corrections.of(detection)
+    for attribute in lists:
+        encode_attribute(attribute, lists, features, corrections)
+    _require_json(corrections.objects)
+    if corrections:
+        features[keys.EXTRA_ATTRIBUTES] = one_bytes_feature(corrections.to_json())
 
 
 def _reason(error: Exception) -> str:
@@ -104,6 +110,8 @@ _DIVIDE = "divide x by the image's width and y by its height"
 
 def _numbers(values: Any) -> np.ndarray:
     """Return numbers as float32."""
+    if isinstance(values, np.ndarray) and values.dtype == np.float32:
+        return values
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "fiu":
         raise _FieldError(f"have the type {array.dtype}, expected numbers")
@@ -111,23 +119,31 @@ def _numbers(values: Any) -> np.ndarray:
         return array.astype(np.float32, copy=False)
 
 
+_PLAIN_TYPES = frozenset((int, float, str, bool, type(None)))
+
+
 def _items(values: Any, count: int | None = None) -> list[Any]:
     """Return the values of a list, which has one for each object if there is a count."""
     if isinstance(values, (str, bytes, Mapping, set)):
         raise _FieldError(f"is {reprlib.repr(values)}, expected a list")
-    items = [one.item() if isinstance(one, np.generic) else one for one in values]
+    if type(values) is list and _PLAIN_TYPES.issuperset(map(type, values)):
+        items = values  # as nearly all lists, of which no copy is made
+    else:
+        items = [one.item() if isinstance(one, np.generic) else one for one in values]
     if count is not None and len(items) != count:
         raise _FieldError(f"has {len(items)} values for {count} boxes")
     return items
 
 
 def _integers(values: Any, count: int | None = None) -> bytes:
-    return int64_feature([operator.index(value) for value in _items(values, count)])
+    items = _items(values, count)
+    is_plain = {*map(type, items)} <= {int}
+    return int64_feature(items if is_plain else [operator.index(value) for value in items])
 
 
 def _texts(values: Any, count: int | None = None) -> bytes:
     items = _items(values, count)
-    if not all(isinstance(one, str) for one in items):
+    if not {*map(type, items)} <= {str} and not all(isinstance(one, str) for one in items):
         raise _FieldError(f"holds {reprlib.repr(items)}, expected texts")
     return text_feature(items)
 
@@ -153,7 +169,13 @@ def _file(data: Any) -> bytes:
 def _side(key: str, side: Any, *_: object) -> dict[str, bytes]:
     if side < 0:
         raise _FieldError(f"is {side}, expected pixels")
-    return {key: int64_feature([operator.index(side)])}
+    return {key: _side_feature(operator.index(side))}
+
+
+@functools.lru_cache(1024)
+def _side_feature(side: int) -> bytes:
+    """Encode a height or a width, which recur."""
+    return int64_feature([side])
 
 
 def _text(key: str, text: Any, *_: object) -> dict[str, bytes]:
