@@ -75,8 +75,8 @@ everything: $(VENV)/test-all.installed
 
 # The newest Datumaro, and TensorFlow as the oracle, the longest first. A process for each of these: it
 # loads only what its folders need, and TensorFlow takes ten seconds.
-PARTS = check validator rest
-FOLDERS_check = tests/check tests/kernel tests/tfrecord
+PARTS = checker validator rest
+FOLDERS_checker = tests/checker tests/kernel tests/tfrecord
 FOLDERS_validator = tests/validator
 FOLDERS_rest = tests $(foreach part,$(filter-out rest,$(PARTS)),$(FOLDERS_$(part):%=--ignore=%))
 

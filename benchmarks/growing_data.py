@@ -22,7 +22,8 @@ _DIGITS = 9
 _TURNS_AT_ONCE = 3000
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _MASK = 0xA282EAD8
-_SENTINEL = 77  # of ids and of floats in a template: nothing else there has its bytes
+_SENTINEL = 77  # of ids in a template: nothing else there has its bytes
+_SIDE = 0.77  # of boxes, likewise
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _template(boxes: int) -> _Template:
             source_id=name,
             height=HEIGHT,
             width=WIDTH,
-            boxes=np.full((boxes, 4), _SENTINEL, np.float32),
+            boxes=np.full((boxes, 4), _SIDE, np.float32),
             class_text=[CLASSES[0]] * boxes,
             class_label=[_SENTINEL] * boxes,
         )
@@ -94,7 +95,7 @@ def _template(boxes: int) -> _Template:
         boxes,
         names=tuple(_places(frame, name.encode(), 2)),
         sides=tuple(
-            frame.index(struct.pack(f"<{boxes}f", *[_SENTINEL] * boxes), frame.index(key))
+            frame.index(struct.pack(f"<{boxes}f", *[_SIDE] * boxes), frame.index(key))
             for key in (f"image/object/bbox/{side}".encode() for side in _SIDES)
         ),
         texts=tuple(place + len(text) - 2 for place in _places(frame, text, boxes)),

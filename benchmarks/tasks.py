@@ -204,7 +204,7 @@ def read_batches_with_tensorflow(shard: str, size: int) -> Sample:
 
 def check_with_tfod(source: str, jobs: int) -> Sample:
     """Check shards without decoding images, in so many processes."""
-    from tfod.check.check import Options, check_sources
+    from tfod.checker.check import Options, check_sources
 
     options = Options(jobs=jobs, decode=0)
 

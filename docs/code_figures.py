@@ -75,8 +75,8 @@ def walk(arguments: list[str]) -> str:
         sys.setprofile(note)
         main(arguments)
         sys.setprofile(None)
-    others = {one for one in called if "/check/rules/" not in one[0]}
-    room = {one for one in others if one[0].startswith(("/check/", "/cli/"))}
+    others = {one for one in called if "/checker/rules/" not in one[0]}
+    room = {one for one in others if one[0].startswith(("/checker/", "/cli/"))}
     parts = {"all": called, "without rules": others, "of it check and cli": room}
     counts = [
         f"{name}: {len({one[0] for one in some})} modules, {len(some)} functions"

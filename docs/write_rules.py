@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfod.check.finding import FAMILIES, Rule
-from tfod.check.reporters.wording import by_family, parts
-from tfod.check.rules.registry import all_rules
+from tfod.checker.finding import FAMILIES, Rule
+from tfod.checker.reporters.wording import by_family, parts
+from tfod.checker.rules.registry import all_rules
 
 FOLDER = Path(__file__).parent / "rules"
 _NOTE = "<!-- Written by `make docs` from what the rules declare; edit the rules. -->"
@@ -27,8 +27,8 @@ def _index(families: Mapping[str, Iterable[Rule]]) -> str:
         _NOTE,
         "A code is its family and three digits, and never means anything else again. "
         "`tfod rules CODE` prints what is here; `--severity CODE=LEVEL` and the `rules` of a "
-        "[profile](../../plugin/tfod/check/profiles/profile.schema.json) change how severe a rule "
-        "is, or turn it off.",
+        "[profile](../../plugin/tfod/checker/profiles/profile.schema.json) change how severe a "
+        "rule is, or turn it off.",
     ]
     for family, members in families.items():
         lines.append(f"## [{family}]({family}.md): {FAMILIES[family]}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfod.check.finding import Finding
-from tfod.check.records.images import ImageFacts
-from tfod.check.rules.registry import all_rules
+from tfod.checker.finding import Finding
+from tfod.checker.records.images import ImageFacts
+from tfod.checker.rules.registry import all_rules
 
 
 def problems_by_code(facts: ImageFacts) -> dict[str, Finding]:

@@ -14,14 +14,14 @@ import pytest
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 ROOMS = (
-    *("kernel", "tfrecord", "example", "detection", "sources", "training", "formats", "check"),
+    *("kernel", "tfrecord", "example", "detection", "sources", "training", "formats", "checker"),
     *("shards", "datumaro", "beam", "cvat", "cli"),
 )
 """From the lowest to the highest."""
 
 
 def module_name(path: Path) -> str:
-    """``tfod.check.rules`` for its ``__init__.py``, too."""
+    """``tfod.checker.rules`` for its ``__init__.py``, too."""
     parts = path.relative_to(PLUGIN).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

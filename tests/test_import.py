@@ -16,21 +16,21 @@ LIGHT = {
     "import tfod.datumaro, tfod.cli.main": "datumaro tensorflow flask django cvat_sdk PIL cv2 lxml",
     # Neither XML, images nor outlines before they are needed.
     "import tfod.formats.voc, tfod.formats.coco": (
-        "lxml PIL pycocotools datumaro tensorflow tfod.check"
+        "lxml PIL pycocotools datumaro tensorflow tfod.checker"
     ),
     # A format is loaded when it is asked for.
     f"from tfod.cli.main import main; main(['convert', {_SHARD!r}, 'x.csv', '--no-images'])": (
         "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat.dataset PIL lxml"
     ),
     "import tfod.sources.resolver, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
-    "import tfod.check.check, tfod.beam": "apache_beam",
-    f"import tfod; list(tfod.read_detections({_SHARD!r}))": "tfod.check PIL lxml",
+    "import tfod.checker.check, tfod.beam": "apache_beam",
+    f"import tfod; list(tfod.read_detections({_SHARD!r}))": "tfod.checker PIL lxml",
     f"from tfod.cli.main import main; main(['check', '--decode=none', {_SHARD!r}])": (
         "tensorflow PIL lxml flask jinja2 yaml datumaro"
     ),
     # Rules and renderers would double the time of a small run.
     f"from tfod.cli.main import main; main(['reshard', {_SHARD!r}, 'out'])": (
-        "tfod.check.reporters.text tfod.check.rules datumaro PIL lxml"
+        "tfod.checker.reporters.text tfod.checker.rules datumaro PIL lxml"
     ),
 }
 """What a program does, and the modules that it does without."""

@@ -39,7 +39,7 @@ def test_contents(wheel: Path) -> None:
         "tfod_validator/examples/shapes_good.zip",
         "tfod_validator/examples/shapes_broken.zip",
         "tfod/cli/main.py",
-        "tfod/check/profiles/profile.schema.json",
+        "tfod/checker/profiles/profile.schema.json",
         "_tfod_import_hook.py",
         "tfod_datumaro.pth",
     } <= names

@@ -1,6 +1,6 @@
 """The same map on Apache Beam: examines shards that are too many for one machine.
 
-It may import ``check`` and what is below it, and is imported only where a runner is asked for.
+It may import ``checker`` and what is below it, and is imported only where a runner is asked for.
 
 Shards are numbered and spread over the workers; what they have come to is written into one file,
 which is read in the order of the numbers.
@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tfod.check.records.examine import Instructions, examine
-from tfod.check.records.result import ShardResult
+from tfod.checker.records.examine import Instructions, examine
+from tfod.checker.records.result import ShardResult
 from tfod.errors import TfodError, how_to_install
 from tfod.sources.resolved import Shard
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tfod.beam import Runner
-from tfod.check.check import Options, check_sources
-from tfod.check.profiles.profile import READY
-from tfod.check.records.examine import examine
-from tfod.check.report import Report
-from tfod.check.reporters.json import render_json
+from tfod.checker.check import Options, check_sources
+from tfod.checker.profiles.profile import READY
+from tfod.checker.records.examine import examine
+from tfod.checker.report import Report
+from tfod.checker.reporters.json import render_json
 
 from tests.beam.conftest import DIRECT
 from tests.beam.test_runner import INSTRUCTIONS, shards

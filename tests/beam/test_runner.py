@@ -17,8 +17,8 @@ from typing import NoReturn
 
 import pytest
 from tfod.beam import Runner, _run_pipeline, _write
-from tfod.check.profiles.profile import READY
-from tfod.check.records.examine import Instructions
+from tfod.checker.profiles.profile import READY
+from tfod.checker.records.examine import Instructions
 from tfod.errors import ShardError, TfodError
 from tfod.sources.resolved import Shard
 

@@ -10,7 +10,7 @@ from tests.records import encode, frame, image, objects
 HEAVY = {
     *("PIL", "asyncio", "concurrent", "email", "fsspec", "google.protobuf", "http", "jinja2"),
     *("jsonschema", "logging", "lxml", "multiprocessing", "numpy.ma", "socket", "ssl", "tqdm"),
-    *("yaml", "tfod.beam", "tfod.check.processes", "tfod.check.references", "tfod.cvat"),
+    *("yaml", "tfod.beam", "tfod.checker.processes", "tfod.checker.references", "tfod.cvat"),
     *("tfod.formats", "tfod.datumaro", "tfod.shards", "tfod_validator"),
 }
 
@@ -37,7 +37,7 @@ def test_one_shard_is_checked_without_what_it_does_not_need(tmp_path) -> None:
     shard = tmp_path / "one.record"
     shard.write_bytes(frame(record))
     loaded = loaded_by("check", str(shard))
-    assert "tfod.check.records.examine" in loaded
+    assert "tfod.checker.records.examine" in loaded
     assert loaded.isdisjoint(HEAVY)
 
 

@@ -56,3 +56,23 @@ def add(
     element = ElementTree.SubElement(image, tag, {key: str(one) for key, one in named.items()})
     for name, value in attributes:
         ElementTree.SubElement(element, "attribute", {"name": name}).text = value
+
+
+def add_labels(task: ElementTree.Element, labels: Iterable[Mapping[str, Any]]) -> None:
+    """Add the labels of a task or a project, each with its attributes."""
+    parent = ElementTree.SubElement(task, "labels")
+    for one in labels:
+        label = ElementTree.SubElement(parent, "label")
+        _add_texts(label, {"parent": one.get("parent_id"), **one}, ("name", "parent"))
+        attributes = ElementTree.SubElement(label, "attributes")
+        for spec in one["attributes"]:
+            attribute = ElementTree.SubElement(attributes, "attribute")
+            _add_texts(attribute, spec, ("name", "input_type"))
+
+
+def _add_texts(
+    parent: ElementTree.Element, values: Mapping[str, Any], names: Iterable[str]
+) -> None:
+    for name in names:
+        if values.get(name) is not None:
+            ElementTree.SubElement(parent, name).text = str(values[name])

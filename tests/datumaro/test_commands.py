@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,29 @@ def test_convert_there_and_back(tmp_path: Path, datum: Datum) -> None:
     assert (tmp_path / "out" / "train-00001-of-00002.tfrecord").is_file()
     datum("convert -i out -if tf_detection_api -o coco -f coco_instances -- --save-media")
     assert (tmp_path / "coco" / "annotations" / "instances_train.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("broken", "state"),
+    [
+        (lambda data: b"", "empty"),
+        (lambda data: data[:-500], "cut short"),
+        (lambda data: b"\0\0\0\x18ftypheic" + bytes(99), "HEIC"),
+        (
+            lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0",
+            "Git LFS pointer",
+        ),
+    ],
+)
+def test_a_broken_image_is_named(
+    tmp_path: Path, datum: Datum, broken: Callable[[bytes], bytes], state: str
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "voc")
+    photo = tmp_path / "voc" / "JPEGImages" / "shapes_04.jpg"
+    photo.write_bytes(broken(photo.read_bytes()))
+    output = datum("convert -i voc -if voc -f tf_detection_api -o o -- --save-media", code=1)
+    assert "Traceback" not in output and not (tmp_path / "o").exists()
+    assert str(photo) in output and state in output
 
 
 @pytest.mark.parametrize(

@@ -241,12 +241,14 @@ class TestObjects:
         [[image_of_pixels([[0, 1, 1], [0, 1, 0]]), b""], [0.0, 1, 1, 0, 1, 0] + [0.0] * 6],
         ids=["png", "numerical"],
     )
-    def test_masks_and_boxes_in_one_record(self, make_shard, load, masks) -> None:
+    def test_masks_and_boxes_in_one_record(self, make_shard, load, masks, warnings) -> None:
         record = image("a.png", 2, 3) | objects([BOX, BOX], ["a", "b"], [1, 2])
         make_shard("s", record | {"image/object/mask": masks})
         (item,) = load()
         assert [one.type.name for one in item.annotations] == ["mask", "bbox"]
         assert item.annotations[0].image.astype(int).tolist() == [[0, 1, 1], [0, 1, 0]]
+        told = ["masks without a pixel, imported as boxes: 1"] if masks[0] == 0 else []
+        assert warnings() == told
 
     def test_a_mask_keeps_the_box_of_its_record(self, make_shard, load, tmp_path) -> None:
         """COCO's boxes are not the extents of their masks."""
@@ -344,8 +346,8 @@ class TestDefects:
     """What is wrong is told with its place, and the rest arrives if the policy allows."""
 
     def test_boxes_outside_are_clamped_and_counted_once(self, make_shard, load, warnings) -> None:
-        make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [10.0, 20.0, 30.0, 40.0], BOX]))
-        assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (200, 100, 200, 100)]
+        make_shard("s", image() | objects([[-0.1, 0.5, 1.2, 0.6], [0.5, 0.25, 3.0, 0.5], BOX]))
+        assert [box[1:] for box in boxes(load())][:2] == [(0, 50, 200, 60), (100, 25, 200, 50)]
         assert warnings() == ["boxes outside the image, clamped to its edge: 2"]
 
     @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tfod.errors import TfodError
 from tests.hostile import FAMILIES, growths
 
 _SIZE = 4_000
-_MOST = 2.6  # as in tests/check/test_linear.py
+_MOST = 2.6  # as in tests/checker/test_linear.py
 
 
 def import_it(path: Path) -> None:

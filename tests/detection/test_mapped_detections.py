@@ -22,11 +22,9 @@ from tfod.detection.labels.label_map import LabelMapItem
 from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.sources.label_map_search import find_labels
 from tfod.sources.layouts import layout_of_batch
 from tfod.sources.reading import decode_detection
-from tfod.tfrecord.shard_sets.names import file_names, stated_name
-from tfod.tfrecord.storage.urls import folder_of
+from tfod.tfrecord.shard_sets.names import recipe_file_names, stated_name
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, image, objects
@@ -226,14 +224,15 @@ class TestRecognition:
 
 class TestWriting:
     def test_names_of_files(self) -> None:
-        assert file_names("default", [4096, 12]) == ["file_00-4096.tfrec", "file_01-12.tfrec"]
-        assert file_names("train", [3]) == ["train_00-3.tfrec"]
+        names = recipe_file_names("default", 2, 4108)
+        assert names == ["file_00-4096.tfrec", "file_01-12.tfrec"]
+        assert recipe_file_names("train", 1, 3) == ["train_00-3.tfrec"]
         for subset in ("default", "train", "a_01-2", "x12", "a/b", "été"):
-            (name,) = file_names(subset, [7])
+            (name,) = recipe_file_names(subset, 1, 7)
             assert os.sep not in name and stated_name(f"x/{name}").records == 7
-        assert len(file_names("t", [1] * 101)[100]) == len("t_100-1.tfrec")
+        assert recipe_file_names("t", 101, 100 * 4096 + 1)[100] == "t_100-1.tfrec"
         with pytest.raises(TfodError, match="give it another name"):
-            file_names("file", [1])
+            recipe_file_names("file", 1, 1)
 
     def test_an_image_that_is_none_has_three_channels(self) -> None:
         made = encode_labelled_image(LabelProfile.IMAGE_LABEL, b"?", "a", (1, 2), -1)
@@ -273,15 +272,6 @@ class TestLabelsFile:
             read_labels(tmp_path / "labels.txt")
         with pytest.raises(LabelMapError, match="not a regular file"):
             read_labels("/dev/zero")
-
-    def test_where_it_lies(self, tmp_path: Path) -> None:
-        shard = str(tmp_path / "train" / "a.tfrecord")
-        assert find_labels(folder_of(shard)) is None
-        (tmp_path / "labels.txt").write_text("a\n")
-        assert find_labels(folder_of(shard)) == str(tmp_path / "labels.txt")
-        (tmp_path / "train").mkdir()
-        (tmp_path / "train" / "labels.txt").write_text("a\n")
-        assert find_labels(folder_of(shard)) == str(tmp_path / "train" / "labels.txt")
 
     def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
         items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))

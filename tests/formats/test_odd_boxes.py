@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tfod.check.check import Options, check_sources
-from tfod.check.receivers import OD_API
+from tfod.checker.check import Options, check_sources
+from tfod.checker.receivers import OD_API
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32

@@ -12,7 +12,7 @@ from tfod.detection.labels.label_map import read_label_map
 from tfod.formats.table import FORMATS
 
 from tests.commands import Run
-from tests.files import files_in, write_files
+from tests.files import files_in, write_file, write_files
 from tests.formats import one_image
 from tests.formats.conftest import IMAGES
 from tests.records import encode, image, objects, write_shard
@@ -91,9 +91,12 @@ def test_another_id_of_a_class_is_refused(run: Run, command: str, named: bool) -
 def test_ids_of_the_source_become_those_of_the_folder(run: Run) -> None:
     """With a message; shards that have the label map already stay as they are."""
     write_files(Path("out"), {"labelmap.pbtxt": "item { id: 5 name: 'cat' }"})
+    with open("in/label_map.pbtxt", "a") as label_map:
+        label_map.write("item { id: 9 name: 'emu' }")
     for name in ("folder", "shards", "reshard"):
         said = run(*COMMANDS[name], "--overwrite").succeeded()
         assert "in/label_map.pbtxt: the id of 'cat' is 5 and was 1" in said
+        assert "classes that no record has, left out: 'emu'" in said
         assert ids_of_cat(Path("out")) == {5}
 
 
@@ -167,3 +170,20 @@ def test_blanks_around_a_class_are_told(run: Run, name: str) -> None:
     for number, source in enumerate(([Path("in/obj.names")], *commands[1:])):
         options = ("--images", "in") if number == 1 else ()
         assert repr(name) in run("convert", *source, f"{number}.record", *options).succeeded()
+
+
+@pytest.mark.parametrize("label_map", ["item { id: 4 name: 'cat' }", "item { id: 1 name: 'cat' }"])
+@pytest.mark.parametrize("inside", ["train", ""])
+def test_reshard_leaves_no_folder_without_a_label_map(
+    run: Run, inside: str, label_map: str
+) -> None:
+    record = encode(image() | objects([SQUARE], ["cat"], [1]))
+    for name in ("train", "valid"):
+        path = Path(write_shard(Path("two", name), name[0], record))
+        path.with_name("label_map.pbtxt").rename(path.with_name(f"{name[0]}_label_map.pbtxt"))
+    own = Path("out", inside, "labelmap.pbtxt")
+    write_file(own, label_map)
+    run("reshard", "two", "out").succeeded()
+    maps = [*Path("out").rglob("*.pbtxt")]
+    assert own in maps and {one.read_text() for one in maps} == {label_map}
+    assert len(maps) == 1 + bool(inside)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tfod.check.check import check_sources
+from tfod.checker.check import check_sources
 from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Run

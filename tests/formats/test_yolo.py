@@ -264,14 +264,6 @@ class TestFilesOfLabels:
         says = convert(source, tmp_path / "out").refused()
         assert f"without any file of labels: 1 ({source}/train/labels/a.txt); put it th" in says
 
-    def test_from_the_datasets_own_folder(
-        self, convert: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        source = dataset(tmp_path / "s", "train: images\n", {".": LINE})
-        monkeypatch.chdir(source)
-        assert convert(".", tmp_path / "out").succeeded() == ""
-        assert only(tmp_path / "out").class_text == ["cat"]
-
 
 @pytest.mark.parametrize(
     ("yaml", "says"),

@@ -23,7 +23,7 @@ def parameters_of(
     """Parameters of a slow test: the first mutants that fail and pass a rule; the others are slow.
 
     Where ``family_suffices``, the first that fail and pass a family of rules, such as BOX; and so
-    for all of them where few examples are asked for. tests/check/test_mutants.py holds what is
+    for all of them where few examples are asked for. tests/checker/test_mutants.py holds what is
     reported of each.
     """
     seen = set()

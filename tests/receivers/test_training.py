@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 import tfod
 from PIL import Image, ImageDraw
-from tfod.check.check import Options, check_sources
-from tfod.check.receivers import TF_VISION
+from tfod.checker.check import Options, check_sources
+from tfod.checker.receivers import TF_VISION
 
 from tests.image_kinds import file_of
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tfod.check.references.pipeline import TrainingConfig
+from tfod.checker.references.pipeline import TrainingConfig
 
-from tests.check.test_training_config import OF_MODELS
+from tests.checker.test_training_config import OF_MODELS
 from tests.mutants.pipeline import masks, one, points
 from tests.mutants.sound import png
 from tests.receivers.decoders import od_api

@@ -35,7 +35,8 @@ def test_a_shard_equals_what_it_was_made_from(run: Run, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         f"EQUAL: no differences\nA: {source} (coco): 12 records, 35 boxes\n"
-        f"B: {tmp_path / 's'} (shards): 12 records, 35 boxes\n"
+        f"B: {tmp_path / 's'} (shards): 12 records, 35 boxes; "
+        f"label map: {tmp_path / 's' / 'label_map.pbtxt'}\n"
     )
 
 

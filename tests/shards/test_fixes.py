@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfod.check.profiles.profile import READY
-from tfod.check.rules.registry import all_rules
+from tfod.checker.profiles.profile import READY
+from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.profiles.profile import READY
+from tfod.checker.profiles.profile import READY
 from tfod.shards.repair import Options, repair
 from tfod.tfrecord.reader import read_records
 

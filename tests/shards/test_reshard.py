@@ -105,7 +105,7 @@ def test_a_seed_means_the_same_order_for_ever(tmp_path: Path) -> None:
 def test_what_is_not_asked_for_stays(tmp_path: Path) -> None:
     write_records(tmp_path / "in", "s", [b"1", b"2", b"3"], num_shards=3, compression="gzip")
     done = reshard(tmp_path / "in", tmp_path / "out")
-    assert len(done.paths) == 3
+    assert [path.endswith("-of-00003.tfrecord.gz") for path in done.paths] == [True] * 3
     assert all(Path(path).read_bytes().startswith(b"\x1f\x8b") for path in done.paths)
     plain = reshard(tmp_path / "in", tmp_path / "p", ShardLayout(compression=Compression.NONE))
     assert Path(plain.paths[0]).stat().st_size == 17
@@ -184,3 +184,20 @@ def test_repair_is_named_where_something_is_sound(tmp_path: Path) -> None:
 def test_seeds_out_of_range(tmp_path: Path, seed: int) -> None:
     with pytest.raises(OptionError):
         reshard(tmp_path, tmp_path / "out", shuffle=seed)
+
+
+@pytest.mark.parametrize("name", ["vott", "train/night", "a-00000-of-00002", "über 1", ".."])
+@pytest.mark.parametrize("label_maps", [["label_map.pbtxt"] * 2, ["x_label_map.pbtxt", "y.pbtxt"]])
+def test_all_shards_become_one_subset(tmp_path: Path, name: str, label_maps: list[str]) -> None:
+    """VoTT writes a shard for each image, and numbers that have gaps."""
+    for folder, label_map in zip("ab", label_maps, strict=True):
+        for number in (1, 5, 9):
+            write_records(tmp_path / "in" / folder, f"thumb{number}{folder}", [b"\n\0"])
+        (tmp_path / "in" / folder / label_map).write_text("item { id: 1 name: 'a' }")
+    kept = reshard(tmp_path / "in", tmp_path / "kept")
+    assert len(kept.records) == 6 and any("--join NAME" in note for note in kept.notes)
+    done = reshard(tmp_path / "in", tmp_path / "out", ShardLayout(num_shards=1), join=name)
+    assert done.records == {name: 6} and len(done.paths) == 1 and not done.notes
+    (found,) = find_shards(tmp_path / "out")
+    assert len(payloads(*found.paths)) == 6 and found.subset in (name, "%2E.")
+    assert find_label_map(done.paths[0])[0] is not None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.shard_sets.names import (
     ShardName,
-    file_names,
+    recipe_file_names,
     shard_file_names,
     similar_file_names,
     stated_name,
@@ -176,7 +176,9 @@ def _is_clean(subset: str) -> bool:
 
 @given(
     st.dictionaries(SUBSETS.filter(_is_clean), st.integers(1, 3), min_size=1, max_size=6),
-    st.sampled_from([shard_file_names, lambda subset, count: file_names(subset, [7] * count)]),
+    st.sampled_from(
+        [shard_file_names, lambda subset, count: recipe_file_names(subset, count, 4096 * count)]
+    ),
 )
 def test_our_own_names_say_their_subsets(
     subsets: dict[str, int], names_of: Callable[[str, int], list[str]]
@@ -189,7 +191,7 @@ def test_our_own_names_say_their_subsets(
     paths = [path for own in written.values() for path in own]
     assert {one.subset: list(one.paths) for one in group_shards(paths, "/x")} == written
     if names_of is not shard_file_names:
-        assert {stated_name(path).records for path in paths} <= {7}
+        assert {stated_name(path).records for path in paths} <= {4096}
         return
     similar = {
         subset: [f"/x/{name}" for name in similar_file_names(own[0], stated_name(own[0]).stem, 1)]

@@ -21,12 +21,10 @@ from tfod.tfrecord.record_index import ByteSpan, RecordIndex, identify
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.open import open_shard
 
-from tests.commands import Run
 from tests.mutants.sound import flip
 from tests.records import encode, frame, image, objects
 from tests.zip_forge import Item, forge, real_zip
 
-CONVERT = "tfod convert 'a b.v1' shards"
 TRAIN = [encode(image(f"{i}.jpg") | objects([[0, 0, 1, 1]], ["cup"], [2])) for i in range(3)]
 VALID = [encode(image("v.jpg") | objects([[0, 0.25, 1, 1]], ["bowl"], [1]))]
 LABEL_MAP = 'item {\n    name: "bowl",\n    id: 1,\n    display_name: "bowl"\n}\n'
@@ -135,25 +133,6 @@ class TestFinding:
         path = make_zip(tmp_path / "a.zip", {"readme.txt": b"x"})
         with pytest.raises(ShardsNotFoundError, match=r"a\.zip: no shard in this archive"):
             find_shards(path)
-
-    @pytest.mark.parametrize(
-        ("names", "what", "command"),
-        [
-            (["train/_annotations.coco.json", "train/a.jpg"], "COCO", CONVERT),
-            (["Annotations/a.xml", "JPEGImages/a.jpg"], "Pascal VOC", CONVERT),
-            (["data.yaml", "labels/a.txt"], "YOLO", CONVERT),
-            (["annotations/default.json"], "Datumaro", "datum convert -i 'a b.v1' -if datumaro"),
-        ],
-    )
-    def test_what_it_holds_instead(
-        self, tmp_path: Path, run: Run, names: list[str], what: str, command: str
-    ) -> None:
-        path = make_zip(tmp_path / "a b.v1.zip", dict.fromkeys(names, b"x"))
-        line = f"tfod: {path}: holds {what}, and no shards; unpack it first, then type: {command}"
-        assert run("describe", path).refused().startswith(line)
-        assert run("reshard", path, tmp_path / "out").refused().startswith(line)
-        checked = " ".join(run("check", path).out.split())
-        assert "or unpack the zip and convert the folder" in checked
 
     def test_a_folder_with_a_zip_is_not_searched_inside(self, tmp_path: Path) -> None:
         make_zip(tmp_path / "a.zip", ROBOFLOW)

@@ -13,10 +13,10 @@ from typing import Any
 import jsonschema
 import pytest
 import requests
-from tfod.check.profiles.profile import READY
-from tfod.check.rules.registry import all_rules
+from tfod.checker.profiles.profile import READY
+from tfod.checker.rules.registry import all_rules
 
-from tests.check.reports import SCHEMA
+from tests.checker.reports import SCHEMA
 from tests.mutants.sound import flip
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 

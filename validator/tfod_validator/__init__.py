@@ -1,5 +1,5 @@
 """The Flask service: uploads and their options go in, reports come out, as pages and as JSON.
 
-It stands on top: it may import ``tfod.check`` and what that imports, and nothing imports it but
+It stands on top: it may import ``tfod.checker`` and what that imports, and nothing imports it but
 ``tfod serve``.
 """

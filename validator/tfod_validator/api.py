@@ -12,11 +12,11 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, request, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from tfod.check.finding import FAMILIES, Rule, Severity
-from tfod.check.profiles.file import profile_to_document
-from tfod.check.profiles.profile import READY
-from tfod.check.receivers import RECEIVERS
-from tfod.check.rules.registry import all_rules
+from tfod.checker.finding import FAMILIES, Rule, Severity
+from tfod.checker.profiles.file import profile_to_document
+from tfod.checker.profiles.profile import READY
+from tfod.checker.receivers import RECEIVERS
+from tfod.checker.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
 from tfod_validator.answers import TYPES, ProblemError, around, as_json, from_file

@@ -22,21 +22,21 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from tfod.check.check import Options, check
-from tfod.check.configuration import Configuration, options_of
-from tfod.check.finding import Severity
-from tfod.check.profiles import file as file  # before the fork
-from tfod.check.receivers import RECEIVERS
-from tfod.check.records.examine import Progress
-from tfod.check.references import frames as frames  # before the fork
-from tfod.check.references.cvat_task import load_task
-from tfod.check.report import Report
-from tfod.check.reporters.html import render_html
-from tfod.check.reporters.json import render_json
-from tfod.check.reporters.junit import render_junit
-from tfod.check.reporters.samples import choose_samples
-from tfod.check.reporters.text import render_text
-from tfod.check.rules.registry import all_rules
+from tfod.checker.check import Options, check
+from tfod.checker.configuration import Configuration, options_of
+from tfod.checker.finding import Severity
+from tfod.checker.profiles import file as file  # before the fork
+from tfod.checker.receivers import RECEIVERS
+from tfod.checker.records.examine import Progress
+from tfod.checker.references import frames as frames  # before the fork
+from tfod.checker.references.cvat_task import load_task
+from tfod.checker.report import Report
+from tfod.checker.reporters.html import render_html
+from tfod.checker.reporters.json import render_json
+from tfod.checker.reporters.junit import render_junit
+from tfod.checker.reporters.samples import choose_samples
+from tfod.checker.reporters.text import render_text
+from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import repair

@@ -17,8 +17,8 @@ from typing import IO, Any, cast
 import prometheus_client as prometheus
 from flask import Request as FlaskRequest
 from flask import current_app, request
-from tfod.check.profiles.profile import READY
-from tfod.check.receivers import RECEIVERS
+from tfod.checker.profiles.profile import READY
+from tfod.checker.receivers import RECEIVERS
 from tfod.detection.labels.label_map import packaged_label_maps
 from werkzeug.exceptions import RequestEntityTooLarge
 

@@ -14,13 +14,13 @@ from mmap import ACCESS_READ, mmap
 from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.check.finding import FAMILIES, plural, size
-from tfod.check.profiles.profile import READY
-from tfod.check.receivers import RECEIVERS
-from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.html import AFTER_HEAD, body_of, report_css
-from tfod.check.reporters.wording import by_family, changes
-from tfod.check.rules.registry import all_rules
+from tfod.checker.finding import FAMILIES, plural, size
+from tfod.checker.profiles.profile import READY
+from tfod.checker.receivers import RECEIVERS
+from tfod.checker.reporters.escaping import visible
+from tfod.checker.reporters.html import AFTER_HEAD, body_of, report_css
+from tfod.checker.reporters.wording import by_family, changes
+from tfod.checker.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 

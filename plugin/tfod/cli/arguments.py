@@ -13,7 +13,7 @@ from tfod.errors import TfodError
 from tfod.version import __version__
 
 if TYPE_CHECKING:
-    from tfod.check.profiles.profile import Profile
+    from tfod.checker.profiles.profile import Profile
 
 COMMANDS = {
     "check": "find every defect of shards and annotation zips",
@@ -212,7 +212,7 @@ def rule_names(option: str) -> Callable[[str], list[str]]:
     """A type for argparse: codes and families of rules, with commas."""
 
     def parse(text: str) -> list[str]:
-        from tfod.check.rules.registry import require_rule_names  # --version does without
+        from tfod.checker.rules.registry import require_rule_names  # --version does without
 
         found = [name for one in text.split(",") if (name := one.strip().upper())]
         if not found:
@@ -227,6 +227,6 @@ def named_profile(name_or_path: str | None) -> Profile | None:
     """What ``--profile`` names, if anything; TfodError where that is no profile."""
     if name_or_path is None:
         return None
-    from tfod.check.profiles.file import load_profile  # few commands are given one
+    from tfod.checker.profiles.file import load_profile  # few commands are given one
 
     return load_profile(name_or_path)

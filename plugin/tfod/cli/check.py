@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from tfod.check.check import Options, check
-from tfod.check.configuration import (
+from tfod.checker.check import Options, check
+from tfod.checker.configuration import (
     LEVELS,
     Configuration,
     find_configuration,
     load_configuration,
     options_of,
 )
-from tfod.check.finding import plural
-from tfod.check.profiles.profile import READY
-from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.records.images import MOST_DECODED, read_most_decoded
-from tfod.check.report import Report
-from tfod.check.rules.registry import require_rule_names
+from tfod.checker.finding import plural
+from tfod.checker.profiles.profile import READY
+from tfod.checker.receivers import ANY, RECEIVERS
+from tfod.checker.records.images import MOST_DECODED, read_most_decoded
+from tfod.checker.report import Report
+from tfod.checker.rules.registry import require_rule_names
 from tfod.cli.arguments import (
     RUNNER,
     Parser,
@@ -42,8 +42,8 @@ from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
-    from tfod.check.records.examine import Progress
-    from tfod.check.references.cvat_task import Task
+    from tfod.checker.records.examine import Progress
+    from tfod.checker.references.cvat_task import Task
 
 FORMATS = ("text", "json", "html", "junit", "github")
 _FILES = ("profile", "cvat_labels", "cvat_xml", "pipeline_config", "baseline")
@@ -172,11 +172,11 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
     of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     training_config = baseline = None
     if arguments.pipeline_config is not None:
-        from tfod.check.references.pipeline import TrainingConfig
+        from tfod.checker.references.pipeline import TrainingConfig
 
         training_config = TrainingConfig(arguments.pipeline_config)
     if arguments.baseline:
-        from tfod.check.baseline import read_baseline
+        from tfod.checker.baseline import read_baseline
 
         baseline = read_baseline(arguments.baseline)
     limits = ZipLimits()
@@ -216,7 +216,7 @@ def _runner(arguments: argparse.Namespace) -> Runner:
 def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     """What is known of the CVAT task: live from its server, or from files."""
     if kind_and_id is None:
-        from tfod.check.references.cvat_task import load_task
+        from tfod.checker.references.cvat_task import load_task
 
         return load_task(*described)
     if any(described):
@@ -233,7 +233,7 @@ def _rendered(
     report: Report, options: Options, arguments: argparse.Namespace, found: ResolvedSources
 ) -> str:
     if arguments.format == "text":
-        from tfod.check.reporters.text import render_text
+        from tfod.checker.reporters.text import render_text
 
         # https://no-color.org, https://force-color.org
         color, out = bool(os.environ.get("FORCE_COLOR")), sys.stdout
@@ -244,10 +244,10 @@ def _rendered(
             receivers=options.receiver is ANY,
             quiet=arguments.quiet,
         )
-    module = importlib.import_module(f"tfod.check.reporters.{arguments.format}")
+    module = importlib.import_module(f"tfod.checker.reporters.{arguments.format}")
     renderer: Callable[..., str] = getattr(module, f"render_{arguments.format}")
     if arguments.format == "html":
-        from tfod.check.reporters.samples import choose_samples
+        from tfod.checker.reporters.samples import choose_samples
 
         return renderer(report, choose_samples(report, found.shards, options.profile))
     return renderer(report)

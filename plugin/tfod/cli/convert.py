@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.cli.arguments import (
     MOST_SHARDS,
     Parser,
@@ -20,7 +20,7 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.output import print_line, print_note
 from tfod.formats.options import OddBoxes, OddMasks, Options
-from tfod.formats.table import FORMATS
+from tfod.formats.table import FORMATS, TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ def add_arguments(parser: Parser) -> None:
     add("target", metavar="DEST", help=text, type=to_write)
     text = "the format of SOURCE, where the path does not say it: %(choices)s"
     add("--from", metavar="FORMAT", help=text, choices=FORMATS, dest="source_format")
-    text = "the format of DEST, likewise (default: shards)"
-    add("--to", metavar="FORMAT", help=text, choices=FORMATS, dest="target_format")
+    text = "the format of DEST: likewise, keras_coco or roboflow (default: shards)"
+    add("--to", metavar="FORMAT", help=text, choices=TARGETS, dest="target_format")
     text = "the images: where they are; from shards where to write them"
     add("--images", metavar="DIR", help=text, type=not_empty)
     text = "the annotations alone; sizes are those that they give"
@@ -58,6 +58,8 @@ def add_arguments(parser: Parser) -> None:
     text = "leave out objects that VOC calls difficult"
     add("--ignore-difficult", action="store_true", help=text)
     add_receiver(add)
+    text = "the boxes of shards are pixels, which they must not be: divide them"
+    add("--boxes", help=text, choices=("pixels",))
     text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
     kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
     add("--odd-boxes", help=text, choices=kinds, default="refuse")
@@ -89,6 +91,7 @@ def _run(options: argparse.Namespace) -> int:
         num_shards=options.num_shards,
         largest_source_id=LARGEST_FOR.get(options.receiver),
         verify=None if options.no_images else functools.partial(_verify, options.receiver),
+        boxes_in_pixels=options.boxes == "pixels",
         overwrite=options.overwrite,
     )
     formats = options.source_format, options.target_format
@@ -103,7 +106,9 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(receiver: str | None, shards: Sequence[CompleteShard], label_map: str) -> None:
+def _verify(
+    receiver: str | None, shards: Sequence[CompleteShard], label_map: str, layout: str
+) -> None:
     from tfod.shards.verify import verify  # the check takes its time to load
 
-    verify(shards, label_map, receiver)
+    verify(shards, label_map, layout, receiver)

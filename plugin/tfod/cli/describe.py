@@ -29,7 +29,7 @@ def _run(options: argparse.Namespace) -> int:
     profile = named_profile(options.profile)
     found = describe(options.sources, field_mapping=profile.field_mapping if profile else None)
     if options.as_profile:
-        from tfod.check.profiles.file import profile_of_description, profile_to_yaml
+        from tfod.checker.profiles.file import profile_of_description, profile_to_yaml
 
         profile = profile_of_description(found.feature_description(), options.sources[0])
         print_text(profile_to_yaml(profile))

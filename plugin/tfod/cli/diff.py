@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from tfod.check.finding import plural
-from tfod.check.reporters.escaping import escape_json, visible
+from tfod.checker.finding import plural
+from tfod.checker.reporters.escaping import escape_json, visible
 from tfod.cli.arguments import (
     Parser,
     add_label_map,
@@ -132,9 +132,11 @@ def _lines(found: Diff) -> Iterator[str]:
     """The verdict, the two sides, and what differs by image."""
     verdict = "EQUAL" if found.is_equal else "DIFFERENT"
     yield f"{verdict}: {_counted(found.counts) or 'no differences'}"
-    for letter, side in (("A", _summary(found.a)), ("B", _summary(found.b))):
-        amounts = f"{plural(side['records'], 'record')}, {plural(side['boxes'], 'box')}"
-        yield f"{letter}: {side['path']} ({side['format']}): {amounts}"
+    for letter, side in (("A", found.a), ("B", found.b)):
+        boxes = sum(len(record.boxes) for record in side.records)
+        amounts = f"{plural(len(side.records), 'record')}, {plural(boxes, 'box')}"
+        label_maps = f"; label map: {', '.join(side.label_maps)}" if side.label_maps else ""
+        yield f"{letter}: {side.path} ({side.format}): {amounts}{label_maps}"
     if found.values:
         counts = (f"{name} ({count:,})" for name, count in sorted(found.values.items()))
         yield from ("", f"Values changed: {', '.join(counts)}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfod.check.reporters.escaping import visible
+from tfod.checker.reporters.escaping import visible
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from tfod.check.finding import Finding, Place, Severity, plural, shortened
-from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.text import group_lines
-from tfod.check.reporters.wording import group_findings, place_of
-from tfod.check.rules.registry import all_rules
+from tfod.checker.finding import Finding, Place, Severity, plural, shortened
+from tfod.checker.reporters.escaping import visible
+from tfod.checker.reporters.text import group_lines
+from tfod.checker.reporters.wording import group_findings, place_of
+from tfod.checker.rules.registry import all_rules
 from tfod.cli.arguments import (
     Parser,
     add_label_map,

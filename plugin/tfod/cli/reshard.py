@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.cli.arguments import (
     MOST_SHARDS,
     Parser,
     add_label_map,
     add_receiver,
+    not_empty,
     to_write,
     whole_number,
 )
@@ -43,6 +44,7 @@ def add_arguments(parser: Parser) -> None:
     add("--compression", help=text, choices=[one.value for one in Compression])
     text = "put the records of each subset in an order that this number decides"
     add("--shuffle", metavar="SEED", help=text, type=whole_number(0, _LARGEST_SEED))
+    add("--join", metavar="NAME", help="write all shards as one subset", type=not_empty)
     add_receiver(add)
     add_label_map(add, "classes keep its ids, new ones get ids above its highest")
 
@@ -70,6 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         overwrite=options.overwrite,
         receiver=options.receiver,
         label_map=options.label_map,
+        join=options.join,
     )
     for subset, count in done.records.items():
         print_line(f"{subset}: {plural(count, 'record')}")

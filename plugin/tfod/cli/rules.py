@@ -6,10 +6,10 @@ import argparse
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from tfod.check.finding import FAMILIES, Rule
-from tfod.check.reporters.escaping import WIDTH
-from tfod.check.reporters.wording import by_family, parts
-from tfod.check.rules.registry import all_rules, no_such_rule
+from tfod.checker.finding import FAMILIES, Rule
+from tfod.checker.reporters.escaping import WIDTH
+from tfod.checker.reporters.wording import by_family, parts
+from tfod.checker.rules.registry import all_rules, no_such_rule
 from tfod.cli.arguments import Parser
 from tfod.cli.output import print_text
 from tfod.errors import TfodError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from tfod.check.finding import plural
-from tfod.check.reporters.html import render_cards
+from tfod.checker.finding import plural
+from tfod.checker.reporters.html import render_cards
 from tfod.cli.arguments import (
     Parser,
     add_label_map,
@@ -17,8 +17,9 @@ from tfod.cli.arguments import (
     whole_number,
 )
 from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
-from tfod.errors import TfodError
+from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.show import draw_records
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolver import resolve
 
 _MOST = 10_000
@@ -64,11 +65,16 @@ def _run(options: argparse.Namespace) -> int:
             )
             if not shown.cards:
                 what = "no record to show; tfod check says what is wrong"
-                raise TfodError(f"{options.source}: {what}")
+                error = ShardsNotFoundError(f"{options.source}: {what}")
+                raise no_shards_error(options.source, error) if not found.shards else error
             title = os.path.basename(os.path.normpath(options.source)) or options.source
             output.write(render_cards(shown.cards, title))
     records, boxes = plural(len(shown.cards), "record"), plural(shown.boxes, "box")
-    print_line(f"{options.output}: {records}, {boxes}")
+    label_maps = dict.fromkeys(name for one in found.datasets for name in one.label_maps)
+    used = f"; label map: {', '.join(label_maps)}" if label_maps else ""
+    print_line(f"{options.output}: {records}, {boxes}{used}")
+    if shown.without_objects:
+        print_note(shown.without_objects)
     if shown.unreadable:
         print_note(f"{plural(shown.unreadable, 'damaged record')} skipped; tfod check lists them")
     return 0

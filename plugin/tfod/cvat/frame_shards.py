@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfod.check.finding import plural
-from tfod.check.rules.task import HONEYPOTS
+from tfod.checker.finding import plural
+from tfod.checker.rules.task import HONEYPOTS
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap

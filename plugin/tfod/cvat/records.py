@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.check.finding import first_of, plural
-from tfod.check.references.cvat_task import Frame, Task
-from tfod.check.references.frames import Matcher, of_other_jobs
+from tfod.checker.finding import first_of, plural
+from tfod.checker.references.cvat_task import Frame, Task
+from tfod.checker.references.frames import Matcher
 from tfod.detection import keys
 from tfod.detection.boxes import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
@@ -141,7 +141,7 @@ def _batches(
 
 def on_frames(
     path: str, task: Task, what: object, label_map: str | None = None
-) -> Iterator[tuple[ZipRecord, Frame | None]]:
+) -> Iterator[tuple[ZipRecord, Frame] | None]:
     """The records of a zip, each with its frame; None for one of another job, or another task.
 
     Raises:
@@ -152,15 +152,20 @@ def on_frames(
     names = (name or "" for *_, found in _batches(path, label_map) for name in found.filenames)
     matcher = Matcher(task, names)
     others = placed = 0
-    for record in read_zip(path, label_map):
-        place = matcher.place(record.detection.filename or "", record.where)
-        is_own = place is not None and frames[place].number in own
-        others, placed = others + (not is_own), placed + is_own
-        yield record, frames[place] if place is not None and is_own else None
-    if not placed and task.skips_others:
-        raise TfodError(f"none of the {plural(others, 'image')} is a frame of {what}")
+    for subset, shard, own_map, found in _batches(path, label_map):
+        for number, name in enumerate(found.filenames):
+            where = f"{shard}, record {found.examples.records.first + number}"
+            place = matcher.place(name or "", where)
+            if place is None or frames[place].number not in own:
+                others += 1  # which is not read, and may be broken
+                yield None
+            else:
+                placed += 1
+                yield ZipRecord(subset, where, found[number], own_map), frames[place]
     if not placed:
-        raise TfodError(f"{of_other_jobs(what, others)}; import the zip there, or into the task")
+        which = "the image is not" if others == 1 else f"none of the {others} images is"
+        fix = "" if task.skips_others else ", but of the task's other jobs; import the zip there, "
+        raise TfodError(f"{which} a frame of {what}{fix and fix + 'or into the task'}")
 
 
 class NewImage(NamedTuple):

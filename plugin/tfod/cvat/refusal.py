@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfod.check.check import Options, check
-from tfod.check.finding import Finding, Severity
-from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task import Task
-from tfod.check.references.frames import root_of
-from tfod.check.report import Report
-from tfod.check.reporters.escaping import visible
-from tfod.check.reporters.wording import place_of
-from tfod.check.rules.registry import all_rules
+from tfod.checker.check import Options, check
+from tfod.checker.finding import Finding, Severity
+from tfod.checker.receivers import CVAT
+from tfod.checker.references.cvat_task import Task
+from tfod.checker.references.frames import root_of
+from tfod.checker.report import Report
+from tfod.checker.reporters.escaping import visible
+from tfod.checker.reporters.wording import place_of
+from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
 
@@ -86,8 +86,9 @@ def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     if any(code.startswith(_DAMAGE) for code in by_code):
         by_code.pop("TSK009", None)  # the frames have records, which cannot be read
     # Damage is the cause of much else; after it what the user will know: labels and names.
+    first = (*_DAMAGE, "TSK", *_SENTENCES)
     order = sorted(
-        by_code, key=lambda code: (not code.startswith(_DAMAGE), code not in _SENTENCES, code)
+        by_code, key=lambda code: (not code.startswith(_DAMAGE), not code.startswith(first), code)
     )
     sentences = [
         _SENTENCES.get(code, _plain_sentences)(
@@ -178,19 +179,6 @@ def _unmatched(of: _Cause) -> list[str]:
     ]
 
 
-def _numbered(of: _Cause) -> list[str]:
-    findings, count = of.findings, of.count
-    first = findings[0].item or place_of(findings[0])
-    return [
-        f"{count} of {of.report.counts.records} images are named by a number: "
-        + _short(first, quoted=False),
-        "No frame has that name, and CVAT would take the number for a frame's",
-        f"All of them: {_names((one.item or place_of(one) for one in findings), count)}"
-        if count > 1
-        else "",
-    ]
-
-
 def _other_records(of: _Cause) -> list[str]:
     first = of.findings[0]
     return [
@@ -209,7 +197,6 @@ _SENTENCES: dict[str, _Sentences] = {
     "EXA010": _other_records,
     "TSK001": _unknown_labels,
     "TSK002": _unmatched,
-    "TSK003": _numbered,
     "TSK008": _losses,
     "TSK009": _losses,
 }

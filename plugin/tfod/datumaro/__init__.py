@@ -1,7 +1,7 @@
 """TFRecord formats for Datumaro without TensorFlow: its own two, and those of two recipes.
 
 Shards become Datumaro's datasets, and datasets become shards. May import ``formats``,
-``detection``, ``example`` and ``tfrecord``; from ``check`` come the profile of an import and
+``detection``, ``example`` and ``tfrecord``; from ``checker`` come the profile of an import and
 the wording of its warnings.
 
 The names are those of Datumaro's own modules, of both its lines, so that code which imports them

@@ -39,6 +39,7 @@ from tfod.detection.images.masks import (
     fill_box,
 )
 from tfod.detection.losses import Losses
+from tfod.formats.reading.files import by
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -51,7 +52,8 @@ ENCLOSED = "written as their enclosing box"
 OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
 OUTSIDE = "boxes that reach outside the image, written so"
-OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE)
+OTHER_SIZE = "masks of another size than their image, which trainers refuse, written so"
+OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE, OTHER_SIZE)
 """What :class:`ObjectBuilder` counts, in the order of the message."""
 
 
@@ -169,7 +171,8 @@ class ObjectBuilder:
         if kind == "rotated_bbox" and not degrees_of(one.r):
             kind = "bbox"
         if kind == "bbox" and "rotation" not in attributes:
-            left, top, right, bottom = one.points
+            is_box = one.type.name == kind  # a rotated one has its centre, size and angle
+            left, top, right, bottom = one.points if is_box else _as_corners(one.get_bbox())
             corners = left, top, right, bottom
             return ExportedObject(one.label, corners, attributes, shape=one, drawn=_how(one))
         corners = _as_corners(one.get_bbox())
@@ -257,9 +260,10 @@ class ObjectBuilder:
             drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
             drawn = np.asarray(drawn, bool)
             if drawn.shape != size:  # trainers stop at it
-                own, image = ("x".join(map(str, sides[::-1])) for sides in (drawn.shape, size))
-                self._report(f"a mask is {own}, its image {image}; resize the mask with its image")
-                continue
+                if len(one.outlines) > 1:
+                    self._report(f"a mask is {by(drawn.shape)}, its image {by(size)}; resize it")
+                    continue
+                self._losses[OTHER_SIZE][""] += 1
             mask = drawn if mask is None else mask | drawn
         if mask is None and one.outline is None:
             return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))

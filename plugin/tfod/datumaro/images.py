@@ -23,6 +23,7 @@ from tfod.detection.images.image import (
     FORMAT_OF_EXTENSION,
     UPRIGHT,
     image_size,
+    read_image_header,
     sniff_format,
 )
 from tfod.detection.images.masks import decode_mask_png
@@ -109,7 +110,7 @@ class ImageEncoder:
             is_stored: what holds else: whether they are of the stored pixels.
 
         Raises:
-            TfodError: it is needed and there is none, or it cannot be turned.
+            TfodError: it is needed and there is none, is broken, or cannot be turned.
         """
         media = item.media if isinstance(item.media, compat.Image) else None
         is_there = media is not None and (media.has_data or not self.is_needed)
@@ -145,12 +146,25 @@ class ImageEncoder:
         if media is None or not self.save_media:
             return None
         data = compat.image_bytes(media)
-        if data and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
-            return data
-        if not media.has_data or media.data is None:
+        if data is None:
+            if media.has_data and media.data is not None:
+                return self._reencoded(media, data)
             self.losses.note(_NO_BYTES, str(item.id))
             return None
-        return self._reencoded(media, data)
+        header, path = read_image_header(data, 0, len(data)), compat.image_path(media)
+        # Bytes that are not a file come from a shard and go into one as they are.
+        is_usable = bool(data and not path) or (header is not None and header.complete)
+        if is_usable and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
+            return data
+        if is_usable or header is None:
+            with contextlib.suppress(Exception):  # whatever the decoder raises for other bytes
+                return self._reencoded(media, data)
+        from tfod.checker.records.images import looks_like  # only if an image is broken
+
+        state = "damaged or cut short" if header else looks_like(data, 0, len(data))
+        state = state or ("not a readable image" if data else "empty")
+        name = path or self._filename(item, media, data)
+        raise TfodError(f"item {item.id!r}: {name} is {state}; replace it")
 
     def _filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
         """The one it was imported with, or the item's id with its extension."""

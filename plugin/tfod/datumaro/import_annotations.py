@@ -38,6 +38,7 @@ _FIELDS = ("id", "label", "attributes", "group", "z_order")
 _INTEGER_TRUTH = {0: False, 1: True}
 _CLAMPED = "boxes outside the image, clamped to its edge"
 _OTHER_SIZE = "masks of another size than the image"
+_EMPTY_MASKS = "masks without a pixel, imported as boxes"
 
 ReportBox = Callable[[str], None]
 """Called with what is wrong with a box that cannot become an annotation."""
@@ -163,6 +164,7 @@ class AnnotationBuilder:
         if detection.numerical_masks is not None:
             numbers = detection.numerical_masks
             drawn = np.any(numbers.reshape(len(numbers), -1) > 0, axis=1).tolist()
+            self._losses[_EMPTY_MASKS][""] += drawn.count(False)
             record = self._found.examples.records.record(row)
             span = ByteSpan(self._shard, record.payload_offset, record.length)
             return [

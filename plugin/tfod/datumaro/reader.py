@@ -7,12 +7,12 @@ import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.check.finding import first_of
+from tfod.checker.finding import first_of
 from tfod.datumaro import compat
 from tfod.datumaro.categories import make_categories
 from tfod.datumaro.construct import make_item, paused_garbage_collection
@@ -41,6 +41,8 @@ from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 _SHOWN = 8
+# What follows from the image, or from the label: channels, size, a vector of zeros and a one.
+_REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
 _CONTRADICTIONS = (
     "objects whose class text and id name different classes of the label map; the text was followed"
 )
@@ -67,7 +69,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         label_map: a label map file or the name of one that tfod ships; without it the ones
             beside the shards are used.
         profile: a profile's name or file, for shards that have other keys: its field mapping
-            says which key holds what.
+            says which key holds what. Without it, the layout that fits best says so.
         ctx: Datumaro's import context: its error policy decides what happens to a box or a
             record that is wrong, its progress reporter gets the bytes that were read.
 
@@ -91,15 +93,14 @@ class TfDetectionApiBase(compat.DatasetBase):
         ctx: Any = None,
     ) -> None:
         with _import_errors(path):
-            self._field_mapping = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
-            shards = find_readable(path, label_map=label_map, field_mapping=self._field_mapping)
+            given = _field_mapping_of(profile) if profile else self.FIELD_MAPPING
+            shards = find_readable(path, label_map=label_map, field_mapping=given)
             sets = shards.sets
             if subset:
                 sets = [ShardSet(subset, one.paths, one.missing) for one in sets]
             super().__init__(subsets=list(dict.fromkeys(one.subset for one in sets)), ctx=ctx)
             with paused_garbage_collection():
-                self._field_mapping = self._mapping_of(shards)
-                self._read(path, sets, self._scopes(shards))
+                self._read(path, sets, shards)
 
     def __iter__(self) -> Iterator[Any]:
         yield from self._items
@@ -110,11 +111,15 @@ class TfDetectionApiBase(compat.DatasetBase):
     def categories(self) -> Any:
         return self._categories
 
-    def _mapping_of(self, shards: ReadableShards) -> FieldMapping | None:
-        """Return the keys of the records; None for the OD API's."""
-        return self._field_mapping
+    def _mapping_of(self, shards: ReadableShards, path: str) -> FieldMapping | None:
+        """Return the keys of a shard's records; None for the OD API's, and if no layout fits."""
+        with contextlib.suppress(TfodError):  # of an unknown layout, which the first record says
+            mapping = shards.field_mapping(path)
+            return None if mapping == FieldMapping() else mapping
+        return None
 
-    def _read(self, path: str, sets: Sequence[ShardSet], scopes: Mapping[str, LabelScope]) -> None:
+    def _read(self, path: str, sets: Sequence[ShardSet], shards: ReadableShards) -> None:
+        scopes = self._scopes(shards)
         self._losses = Losses(_CONTRADICTIONS, _UNKNOWN_TEXTS, _UNKNOWN_IDS)
         self._builder = AnnotationBuilder(self._classes, self._losses)
         self._items: list[Any] = []
@@ -132,6 +137,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
         done = self._record_count = 0
         for subset, path in self._shards:
+            self._field_mapping = self._mapping_of(shards, path)
             self._read_shard(subset, path, scopes[path], done)
             done += shard_size(path)
             progress.report_status(done)
@@ -194,7 +200,8 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _detections(self, examples: ExampleBatch) -> Detections:
         """What records say, by the field mapping."""
-        return Detections(examples, self._field_mapping or FieldMapping())
+        mapping = self._field_mapping or FieldMapping()
+        return Detections(examples, mapping, () if mapping.box else _REPEATING)
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
@@ -331,7 +338,7 @@ _NOTHING_MORE = Detection()
 
 def _field_mapping_of(profile: str) -> FieldMapping:
     """The field mapping of a profile, by its name or from its file."""
-    from tfod.check.profiles.file import load_profile  # the checker's, and only on demand
+    from tfod.checker.profiles.file import load_profile  # the checker's, and only on demand
 
     return load_profile(profile).field_mapping
 

@@ -60,7 +60,7 @@ class Corrections:
         return cls(
             dict(detection.image_extra),
             drawn={
-                number: {name: value for name, value in vars(one).items() if value}
+                int(number): {name: value for name, value in vars(one).items() if value}
                 for number, one in detection.drawn.items()
                 if one
             },
@@ -97,7 +97,7 @@ def encode_attribute(
     values = attributes[name]
     if all(value is None for value in values):
         return  # a list of nothing would be one of zeros, where other records may have texts
-    plain = [value.number if isinstance(value, NumberText) else value for value in values]
+    plain = [_number_of(value) if isinstance(value, NumberText) else value for value in values]
     kind = _kind_of(plain)
     if kind is None:
         for number, value in enumerate(values):
@@ -121,7 +121,9 @@ def encode_attribute(
     for number, value in enumerate(values):
         if value is None:
             corrections.absent.setdefault(number, []).append(name)
-        elif type(value) is not _TYPE_OF_KIND[kind] and (known is None or isinstance(value, str)):
+        elif (
+            type(value) is not _TYPE_OF_KIND[kind] and (known is None or isinstance(value, str))
+        ) or (kind is Kind.FLOAT and type(value) is int and float(np.float32(value)) != value):
             corrections.objects.setdefault(number, {})[name] = value
 
 
@@ -228,13 +230,13 @@ def _corrected(extra: Any, attributes: dict[str, list[AttributeValue]], count: i
         attributes[str(other)] = attributes.pop(name)
     return Extra(
         image=dict(extra.get("image", {})),
-        drawn={numbers[key]: _drawn(one) for key, one in extra.get("drawn", {}).items()},
+        drawn={numbers[key]: drawn_of(one) for key, one in extra.get("drawn", {}).items()},
         labels={int(key): dict(one) for key, one in extra.get("labels", {}).items()},
     )
 
 
-def _drawn(one: Mapping[str, Any]) -> Drawn:
-    """Raises ValueError: numbers are not finite, or a box has not four."""
+def drawn_of(one: Mapping[str, Any]) -> Drawn:
+    """Return how an object was drawn; ValueError if a number is not finite or a box is invalid."""
     rotation, box = float(one.get("rotation", 0)), None
     if rotation:
         left, top, right, bottom = map(float, one["box"])
@@ -280,13 +282,20 @@ def _shortest(value: float) -> float:
     return value if isinstance(value, int) or value.is_integer() else float(str(np.float32(value)))
 
 
+def _number_of(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def number_as_typed(text: str) -> int | float | str:
     """Return the number that a text means, or the text if it is not a number.
 
     It is a NumberText if the number would come back as another text.
     """
     try:
-        number = NumberText(text).number
+        number = _number_of(text)
     except ValueError:
         return text
     is_plain = abs(number) < 1 << 63 if isinstance(number, int) else not number.is_integer()

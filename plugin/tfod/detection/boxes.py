@@ -1,15 +1,14 @@
 """Boxes in pixels: what encloses what, and boxes that somebody wrote in pixels for normalized ones.
 
 Box coordinates are parts of the image, from 0 to 1; some writers forget to divide. One coordinate
-does not show that: a shape that hangs far over the edge has such coordinates, too. The importers
-and the checker (BOX005) ask here.
+does not show that: a shape that hangs far over the edge has such coordinates, too.
+:func:`pixel_boxes` decides for the importers, the writers and the checker (BOX005).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,17 @@ LOOKS_LIKE_PIXELS = 2.0
 """Parts of the image are hardly larger, pixels hardly smaller."""
 
 
-def normalized_xywh(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size; float32 of shape (n, 4).
+def normalized(values: np.ndarray, sizes: np.ndarray, *, are_corners: bool) -> np.ndarray:
+    """Return boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size; float32 (n, 4).
 
     Args:
-        values: x, y, width and height of each box in pixels, shape (n, 4).
+        values: corners, or x, y, width and height, of each box in pixels, shape (n, 4).
         sizes: height and width of each box's image in pixels, shape (n, 2) or (2,).
+        are_corners: whether the values are corners.
     """
     corners = values.astype(np.float64)
-    corners[:, 2:] += corners[:, :2]
+    if not are_corners:
+        corners[:, 2:] += corners[:, :2]
     scaled: np.ndarray = (corners / sizes[..., [1, 0, 1, 0]]).astype("<f4")
     return scaled
 
@@ -69,40 +70,20 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
     return touching
 
 
-@dataclass(frozen=True)
-class BoxCounts:
-    """The boxes of a shard, or of a part of it.
+def pixel_boxes(corners: np.ndarray) -> np.ndarray:
+    """Return which boxes were written in pixels, bool of shape (n,), whatever the others are.
 
-    Attributes:
-        boxes: how many there are.
-        far: how many are far (:func:`far_boxes`).
-        hanging: how many of those touch the image.
+    These have nothing to do with the image as parts of it (``xmin, ymin, xmax, ymax``), or reach
+    from its first pixel to the right and down. Other far boxes hang over the edge.
     """
-
-    boxes: int = 0
-    far: int = 0
-    hanging: int = 0
-
-    @classmethod
-    def of(cls, corners: np.ndarray) -> BoxCounts:
-        """Of boxes, shape (n, 4)."""
-        far = far_boxes(corners)
-        hanging = int((far & touch_image(corners)).sum()) if far.any() else 0
-        return cls(len(corners), int(far.sum()), hanging)
-
-    def __add__(self, other: BoxCounts) -> BoxCounts:
-        """Of two parts."""
-        return BoxCounts(
-            self.boxes + other.boxes, self.far + other.far, self.hanging + other.hanging
-        )
-
-    @property
-    def in_pixels(self) -> int:
-        """How many boxes are in pixels: all far ones where most boxes are far.
-
-        Elsewhere those that have nothing to do with the image; the others hang over its edge.
-        """
-        return self.far if 2 * self.far > self.boxes else self.far - self.hanging
+    far = far_boxes(corners)
+    if not far.any():
+        return far
+    with np.errstate(invalid="ignore"):
+        from_first_pixel = (corners >= 0).all(axis=1)
+        from_first_pixel &= (corners.reshape(-1, 2, 2).max(axis=1) > LOOKS_LIKE_PIXELS).all(axis=1)
+    in_pixels: np.ndarray = far & (from_first_pixel | ~touch_image(corners))
+    return in_pixels
 
 
 PixelBox = tuple[float, float, float, float]

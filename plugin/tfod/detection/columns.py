@@ -40,6 +40,7 @@ class DetectionColumns:
         repeating: keys that only repeat what others say, such as the number of channels.
         headers: of the encoded images, where these are no longer in the records.
         expected: what is expected of each key; None for what importers expect.
+        in_pixels: whether the corners of boxes are read as pixels.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class DetectionColumns:
         repeating: Collection[str] = (),
         headers: Sequence[ImageHeader | None] | None = None,
         expected: FeatureDescription | None = None,
+        in_pixels: bool = False,
     ) -> None:
         self.examples = examples
         self.expected = expected
         self.mapping = mapping
+        self.has_pixel_boxes = in_pixels or mapping.has_pixel_boxes
         _, self._hidden, _ = usual_keys(mapping)
         self._repeating = frozenset(repeating)
         self._headers = headers
@@ -61,8 +64,6 @@ class DetectionColumns:
 
     def __len__(self) -> int:
         return len(self.examples)
-
-    # Columns
 
     def own_key(self, key: str) -> str | None:
         """The key that holds what the OD API has under a key; None where nothing does."""

@@ -6,9 +6,11 @@ y down, half-open (an object that fills the image is 0, 0, 1, 1).
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,20 +24,47 @@ class NumberText(str):
 
     __slots__ = ()
 
-    @property
-    def number(self) -> int | float:
-        """The number that the text means."""
-        try:
-            return int(self)
-        except ValueError:
-            return float(self)
 
-
+_NAN = float("nan")  # only the same object equals itself in a tuple
 _NO_BOXES = np.zeros((0, 4), "<f4")
 
 
-@dataclass(frozen=True)
-class Keypoints:
+def _content(value: Any) -> Any:
+    """Return what equal values share, hashable; None for what a record does not hold."""
+    if is_dataclass(value):
+        names = [one.name for one in fields(value) if one.compare]
+        is_plain = isinstance(value, Drawn) and not value
+        return None if is_plain else tuple(_content(getattr(value, name)) for name in names)
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        contents = {key: _content(one) for key, one in value.items()}
+        return frozenset(one for one in contents.items() if one[1] is not None) or None
+    if isinstance(value, (list, tuple)):
+        items = tuple(map(_content, value))
+        return None if all(one is None for one in items) else items
+    if isinstance(value, float):
+        rounded = ctypes.c_float(value).value
+        return _NAN if value != value else rounded if math.isfinite(rounded) else value
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+
+
+class _ComparedByContent:
+    """Compares and hashes a dataclass that holds arrays, lists and dictionaries.
+
+    An array equals a list of the same numbers in single precision. None equals an empty list.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        same_type = type(other) is type(self)
+        return _content(self) == _content(other) if same_type else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_content(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Keypoints(_ComparedByContent):
     """The keypoints of an image's objects.
 
     Attributes:
@@ -58,11 +87,11 @@ class PngMask:
     """
 
     data: memoryview | bytes
-    offset: int = -1
+    offset: int = field(default=-1, compare=False)
 
 
-@dataclass(frozen=True)
-class ImageLabel:
+@dataclass(frozen=True, eq=False)
+class ImageLabel(_ComparedByContent):
     """A class of the whole image; confidence 1 is present, 0 is verified to be absent."""
 
     text: str | None
@@ -100,8 +129,8 @@ def drawn_by_number(objects: Sequence[Drawn]) -> dict[int, Drawn]:
     return {number: one for number, one in enumerate(found) if one}
 
 
-@dataclass(frozen=True)
-class Detection:
+@dataclass(frozen=True, eq=False)
+class Detection(_ComparedByContent):
     """One image with its objects. None is a key that the record does not have.
 
     Attributes:
@@ -144,5 +173,5 @@ class Detection:
     image_masks: Mapping[str, PngMask] = field(default_factory=dict)
     image_attributes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     image_extra: Mapping[str, Any] = field(default_factory=dict)
-    unread_keys: Sequence[str] = ()
-    oddities: Sequence[str] = ()
+    unread_keys: Sequence[str] = field(default=(), compare=False)
+    oddities: Sequence[str] = field(default=(), compare=False)

@@ -18,11 +18,12 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
-from tfod.detection.boxes import normalized_xywh
+from tfod.detection.boxes import normalized
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
 from tfod.errors import RecordError
+from tfod.example.columns import Column
 from tfod.example.wire import Kind
 
 
@@ -49,9 +50,10 @@ class Detections(DetectionColumns, Sequence[Detection]):
         assert len({len(one) for one in lists}) == 1, counts
         # One column behind the other, which makes sums over the sides quick.
         values = np.stack(lists).T if flat is None else lists[0].reshape(-1, 4)
-        if not self.mapping.has_pixel_boxes:
+        if not self.has_pixel_boxes:
             return values
-        return normalized_xywh(values, np.repeat(self.sizes[good], counts[good], axis=0))
+        sizes = np.repeat(self.sizes[good], counts[good], axis=0)
+        return normalized(values, sizes, are_corners=flat is None)
 
     @cached_property
     def box_splits(self) -> np.ndarray:
@@ -124,8 +126,8 @@ def detection_of(found: Detections, row: int) -> Detection:
     first, end = found.box_splits[row : row + 2].tolist()
     start, stop = found.encoded[row].tolist()
     records = found.examples.records
-    texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
-    labels = found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
+    texts = found.column(keys.CLASS_TEXT, Kind.BYTES)
+    labels = found.column(keys.CLASS_LABEL, Kind.INT64)
     return Detection(
         filename=found.filenames[row],
         source_id=found.source_ids[row],
@@ -135,11 +137,17 @@ def detection_of(found: Detections, row: int) -> Detection:
         width=found.widths[row],
         encoded=memoryview(records.buffer)[start:stop] if start >= 0 else None,
         boxes=found.boxes[first:end],
-        class_text=found.class_text_values[texts[0] : texts[1]] or None,
-        class_label=labels or None,
+        class_text=found.class_text_values[slice(*texts.row_splits[row : row + 2].tolist())]
+        or _nothing(texts, row, end - first),
+        class_label=labels[row].tolist() or _nothing(labels, row, end - first),
         **(_rare_fields(found, row, end - first) if found.other_keys else {}),
         oddities=found.oddities(row),
     )
+
+
+def _nothing(column: Column, row: int, count: int) -> list[Any] | None:
+    """Return what stands for no values: an empty list if no object needs one, None for no key."""
+    return [] if column.has(row) and not count else None
 
 
 def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterable, Iterator
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.attributes import Corrections, encode_attribute
-from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.attributes import (
+    Corrections,
+    drawn_of,
+    encode_attribute,
+    is_attribute_value,
+)
+from tfod.detection.boxes import far_boxes, pixel_boxes
+from tfod.detection.detection import Detection, Drawn, Keypoints, PngMask
 from tfod.detection.features.schema import PROFILES
-from tfod.detection.images.image import read_image_header
+from tfod.detection.images.image import image_size, read_image_header
+from tfod.errors import TfodError
 from tfod.example.example import (
     bytes_feature,
     encode_example,
@@ -28,97 +40,237 @@ from tfod.example.example import (
 )
 
 
+class _FieldError(ValueError):
+    """The value of a field does not fit; the message is a sentence without its subject."""
+
+
 def encode_detection(detection: Detection) -> bytes:
     """Write a Detection as a serialized ``tf.train.Example``, keys in a fixed order.
 
-    A field that is None or empty writes no key, but ``encoded``, ``format``, ``source_id`` and the
-    like may be an empty text, which writes the key with an empty value.
+    Fields may be lists, tuples or arrays. A field that is None writes no key. ``boxes``,
+    ``class_text`` and ``class_label`` write their keys also if they are empty.
 
     Raises:
-        TypeError: an attribute's value is not JSON (see :func:`is_attribute_value`).
+        TfodError: a field does not fit, such as lists of different lengths, boxes in pixels, or a
+            text instead of a list of texts; the message names the image and the field.
     """
     features: dict[str, bytes] = {}
-    for key, size in ((keys.HEIGHT, detection.height), (keys.WIDTH, detection.width)):
-        if size is not None:
-            features[key] = _side_feature(size)
-    for key, text in (
-        (keys.FILENAME, detection.filename),
-        (keys.SOURCE_ID, detection.source_id),
-        (keys.SHA256, detection.sha256),
-        (keys.FORMAT, detection.format),
-    ):
-        if text is not None:
-            features[key] = one_bytes_feature(text.encode())
-    if detection.encoded is not None:
-        features[keys.ENCODED] = one_bytes_feature(bytes(detection.encoded))
-    _encode_image_labels(detection, features)
-    if detection.captions:
-        features[keys.CAPTION] = bytes_feature(one.encode() for one in detection.captions)
-    for name, mask in detection.image_masks.items():
-        features[keys.IMAGE_MASKS[name]] = one_bytes_feature(bytes(mask.data))
-    for name, ids in detection.image_attributes.items():
-        features[keys.IMAGE_ATTRIBUTES[name]] = int64_feature(ids)
-    if len(detection.boxes):
-        _encode_objects(detection, features)
-    if detection.attributes or detection.image_extra or detection.drawn or detection.image_labels:
-        _encode_attributes(detection, features)
+    name = "boxes"
+    try:
+        boxes = _checked_boxes(detection.boxes)
+        for name, encode in _FIELDS.items():
+            value = boxes if name == "boxes" else getattr(detection, name)
+            if value is not None and (name not in _OFTEN_EMPTY or len(value)):
+                features |= encode(value, detection, len(boxes))
+        name, attributes = "attributes", detection.attributes
+        lists = {one: _items(values, len(boxes)) for one, values in attributes.items()}
+        corrections = Corrections.of(detection)
+        for attribute in lists:
+            encode_attribute(attribute, lists, features, corrections)
+        _require_json(corrections.objects)
+        if corrections:
+            features[keys.EXTRA_ATTRIBUTES] = one_bytes_feature(corrections.to_json())
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        image = f"image {detection.filename!r}: " if detection.filename else ""
+        raise TfodError(f"{image}{name} {_reason(error)}") from error
     return encode_example(features)
 
 
-@functools.lru_cache(1024, typed=True)
-def _side_feature(side: int) -> bytes:
-    """Of a height or a width, which recur."""
-    return int64_feature([side])
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        # Half a surrogate pair, or a file name whose bytes are not text.
+        part = ascii(error.object[max(0, error.start - 12) : error.end + 12])
+        return f"{part} is not Unicode text; rename it"
+    return str(error) if isinstance(error, _FieldError) else f"cannot be written ({error})"
 
 
-def _encode_attributes(detection: Detection, features: dict[str, bytes]) -> None:
-    corrections = Corrections.of(detection)
-    if len(detection.boxes):
-        for name in detection.attributes:
-            encode_attribute(name, detection.attributes, features, corrections)
-    if corrections:
-        features[keys.EXTRA_ATTRIBUTES] = one_bytes_feature(corrections.to_json())
+def _checked_boxes(values: Any) -> np.ndarray:
+    """Return boxes as float32 of shape (n, 4)."""
+    boxes = _numbers(values)
+    if boxes.shape == (0,):
+        boxes = boxes.reshape(0, 4)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise _FieldError(f"have the shape {boxes.shape}, expected (n, 4)")
+    if len(boxes) and not (boxes.min() >= 0 and boxes.max() <= 1):
+        for corners in boxes[pixel_boxes(boxes)].tolist():
+            raise _FieldError(
+                f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE}"
+            )
+    return boxes
 
 
-def _encode_image_labels(detection: Detection, features: dict[str, bytes]) -> None:
-    labels = detection.image_labels
-    if not labels:
-        return
-    if all(label.text is not None for label in labels):
-        features[keys.IMAGE_CLASS_TEXT] = bytes_feature((x.text or "").encode() for x in labels)
-    if all(label.label is not None for label in labels):
-        features[keys.IMAGE_CLASS_LABEL] = int64_feature(x.label or 0 for x in labels)
-    if any(label.confidence is not None for label in labels):
-        features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(
-            [1.0 if x.confidence is None else x.confidence for x in labels]
+_DIVIDE = "divide x by the image's width and y by its height"
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """Return numbers as float32."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "fiu":
+        raise _FieldError(f"have the type {array.dtype}, expected numbers")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
+
+
+def _items(values: Any, count: int | None = None) -> list[Any]:
+    """Return the values of a list, which has one for each object if there is a count."""
+    if isinstance(values, (str, bytes, Mapping, set)):
+        raise _FieldError(f"is {reprlib.repr(values)}, expected a list")
+    items = [one.item() if isinstance(one, np.generic) else one for one in values]
+    if count is not None and len(items) != count:
+        raise _FieldError(f"has {len(items)} values for {count} boxes")
+    return items
+
+
+def _integers(values: Any, count: int | None = None) -> bytes:
+    return int64_feature([operator.index(value) for value in _items(values, count)])
+
+
+def _texts(values: Any, count: int | None = None) -> bytes:
+    items = _items(values, count)
+    if not all(isinstance(one, str) for one in items):
+        raise _FieldError(f"holds {reprlib.repr(items)}, expected texts")
+    return text_feature(items)
+
+
+def _require(value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise _FieldError(f"holds {reprlib.repr(value)}, expected {kind.__name__}")
+
+
+def _require_json(value: Any) -> None:
+    if not is_attribute_value(value):
+        raise _FieldError(f"holds {reprlib.repr(value)}, which JSON cannot hold")
+
+
+def _file(data: Any) -> bytes:
+    """Encode the bytes of a file."""
+    view = memoryview(data)
+    if view.ndim != 1 or view.itemsize != 1:
+        raise _FieldError("holds pixels, expected the bytes of an image file")
+    return one_bytes_feature(bytes(view))
+
+
+def _side(key: str, side: Any, *_: object) -> dict[str, bytes]:
+    if side < 0:
+        raise _FieldError(f"is {side}, expected pixels")
+    return {key: int64_feature([operator.index(side)])}
+
+
+def _text(key: str, text: Any, *_: object) -> dict[str, bytes]:
+    _require(text, str)
+    return {key: one_bytes_feature(text.encode())}
+
+
+def _image_labels(labels: Any, *_: object) -> dict[str, bytes]:
+    features = {}
+    texts, ids, confidences = (
+        [getattr(label, name) for label in labels] for name in ("text", "label", "confidence")
+    )
+    _require_json([dict(label.attributes) for label in labels])
+    given = [some for some in (texts, ids) if any(one is not None for one in some)]
+    if not given or any(None in some for some in given):
+        raise _FieldError("need a text each, or an id each")
+    if texts in given:
+        features[keys.IMAGE_CLASS_TEXT] = _texts(texts)
+    if ids in given:
+        features[keys.IMAGE_CLASS_LABEL] = _integers(ids)
+    if any(one is not None for one in confidences):
+        filled = [1.0 if one is None else one for one in confidences]
+        features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(_numbers(filled))
+    return features
+
+
+def _boxes(boxes: np.ndarray, *_: object) -> dict[str, bytes]:
+    if not len(boxes):
+        return dict.fromkeys(keys.BOX, float_feature(()))
+    return dict(zip(keys.BOX, float_features(boxes.T), strict=True))
+
+
+def _masks(masks: Any, _: Detection, count: int) -> dict[str, bytes]:
+    values = []
+    for mask in _items(masks, count):
+        if mask is not None:
+            _require(mask, PngMask)
+        values.append(bytes(memoryview(mask.data)) if mask else b"")
+    return {keys.MASK: bytes_feature(values)} if values else {}
+
+
+def _numerical_masks(masks: Any, detection: Detection, count: int) -> dict[str, bytes]:
+    numbers, size = _numbers(masks), (detection.height, detection.width)
+    if not all(size):
+        size = image_size(bytes(detection.encoded or b"")) or size
+    if detection.masks is not None or numbers.shape != (count, *size):
+        raise _FieldError(
+            f"have the shape {numbers.shape}, expected {(count, *size)} and no other masks"
         )
+    return {keys.MASK: float_feature(numbers.reshape(-1))} if numbers.size else {}
 
 
-def _encode_objects(detection: Detection, features: dict[str, bytes]) -> None:
-    features |= zip(keys.BOX, float_features(detection.boxes.T), strict=True)
-    if detection.class_text is not None:
-        features[keys.CLASS_TEXT] = text_feature(detection.class_text)
-    if detection.class_label is not None:
-        features[keys.CLASS_LABEL] = int64_feature(detection.class_label)
-    if detection.masks is not None:
-        features[keys.MASK] = bytes_feature(
-            b"" if mask is None else bytes(mask.data) for mask in detection.masks
+def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, bytes]:
+    _require(keypoints, Keypoints)
+    xy, visibility = _numbers(keypoints.xy), np.asarray(keypoints.visibility)
+    names, shape = keypoints.names, visibility.shape
+    if xy.shape != (*shape, 2) or shape[:1] != (count,) or len(names) not in (0, shape[-1]):
+        raise _FieldError(
+            f"have the shapes {xy.shape} and {shape} and {len(names)} names, expected "
+            f"({count}, points, 2), ({count}, points) and a name of each point or none"
         )
-    elif detection.numerical_masks is not None:
-        features[keys.MASK] = float_feature(detection.numerical_masks.reshape(-1))
-    if detection.keypoints is not None:
-        _encode_keypoints(detection.keypoints, features)
+    if 2 * far_boxes(xy.reshape(-1, 2)).sum() > xy.any(axis=2).sum():
+        raise _FieldError(f"are in pixels; {_DIVIDE}")
+    if not xy.size:
+        return {}
+    features = {
+        keys.KEYPOINT_X: float_feature(xy[:, :, 0].reshape(-1)),
+        keys.KEYPOINT_Y: float_feature(xy[:, :, 1].reshape(-1)),
+        keys.KEYPOINT_VISIBILITY: _integers(visibility.reshape(-1)),
+        keys.KEYPOINT_NUM: int64_feature((visibility > 0).sum(axis=1).tolist()),
+    }
+    return features | ({keys.KEYPOINT_TEXT: _texts([*names] * count)} if names else {})
 
 
-def _encode_keypoints(keypoints: Keypoints, features: dict[str, bytes]) -> None:
-    visibility = keypoints.visibility
-    features[keys.KEYPOINT_X] = float_feature(keypoints.xy[:, :, 0].reshape(-1))
-    features[keys.KEYPOINT_Y] = float_feature(keypoints.xy[:, :, 1].reshape(-1))
-    features[keys.KEYPOINT_VISIBILITY] = int64_feature(visibility.reshape(-1).tolist())
-    features[keys.KEYPOINT_NUM] = int64_feature((visibility > 0).sum(axis=1).tolist())
-    if keypoints.names:
-        names = [name.encode() for name in keypoints.names] * len(visibility)
-        features[keys.KEYPOINT_TEXT] = bytes_feature(names)
+def _drawn(drawn: Mapping[int, Drawn], _: Detection, count: int) -> dict[str, bytes]:
+    for number, shape in drawn.items():
+        if number not in range(count):
+            raise _FieldError(f"has object {number}, but there are {count} boxes")
+        drawn_of(vars(shape))
+    return {}
+
+
+def _image_extra(extra: Mapping[str, Any], *_: object) -> dict[str, bytes]:
+    _require_json(dict(extra))
+    return {}
+
+
+_FIELDS: Mapping[str, Callable[[Any, Detection, int], dict[str, bytes]]] = {
+    "height": functools.partial(_side, keys.HEIGHT),
+    "width": functools.partial(_side, keys.WIDTH),
+    "filename": functools.partial(_text, keys.FILENAME),
+    "source_id": functools.partial(_text, keys.SOURCE_ID),
+    "sha256": functools.partial(_text, keys.SHA256),
+    "format": functools.partial(_text, keys.FORMAT),
+    "encoded": lambda data, *_: {keys.ENCODED: _file(data)},
+    "image_labels": _image_labels,
+    "captions": lambda texts, *_: {keys.CAPTION: _texts(texts)},
+    "image_masks": lambda masks, *_: {
+        keys.IMAGE_MASKS[name]: _file(mask.data) for name, mask in masks.items()
+    },
+    "image_attributes": lambda attributes, *_: {
+        keys.IMAGE_ATTRIBUTES[name]: _integers(ids) for name, ids in attributes.items()
+    },
+    "boxes": _boxes,
+    "class_text": lambda texts, _, count: {keys.CLASS_TEXT: _texts(texts, count)},
+    "class_label": lambda labels, _, count: {keys.CLASS_LABEL: _integers(labels, count)},
+    "masks": _masks,
+    "numerical_masks": _numerical_masks,
+    "keypoints": _keypoints,
+    "drawn": _drawn,
+    "image_extra": _image_extra,
+}
+"""The encoder of each field, from its value, the Detection and the number of boxes; in the order
+of the keys. Attributes come last, together with what corrects them."""
+_OFTEN_EMPTY = frozenset(
+    ("image_labels", "captions", "image_masks", "image_attributes", "drawn", "image_extra")
+)
 
 
 class LabelProfile(str, enum.Enum):
@@ -162,6 +314,17 @@ class KerasAnnotation:
     category_id: int
     box: tuple[float, float, float, float]
     area: float
+
+    @classmethod
+    def of(
+        cls, number: int, category: int, corners: Sequence[float], area: float | None = None
+    ) -> KerasAnnotation:
+        """Make one of the corners in pixels, rounded as Datumaro does; without area, the box's."""
+        left, top, right, bottom = corners
+        x, y, width, height = (round(one, 2) for one in (left, top, right - left, bottom - top))
+        return cls(
+            number, category, (x, y, width, height), width * height if area is None else area
+        )
 
 
 def encode_keras_annotations(

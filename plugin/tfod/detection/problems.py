@@ -16,6 +16,7 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import ExtraError, attributes_of
+from tfod.detection.boxes import LOOKS_LIKE_PIXELS, pixel_boxes
 from tfod.detection.columns import OD_API, DetectionColumns, usual_keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
@@ -99,7 +100,13 @@ def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
     expected = {**read_features(found.mapping), **(found.expected or {})}
     parts = (
         *(_nothing(found), _types(found, expected), _shapes(found, expected), _boxes(found)),
-        *(_unknown_sizes(found), _lengths(found, expected), _mask_sizes(found), _keypoints(found)),
+        *(
+            _pixels(found),
+            _unknown_sizes(found),
+            _lengths(found, expected),
+            _mask_sizes(found),
+            _keypoints(found),
+        ),
         *(_one_class(found), _image_classes(found), _extra_attributes(found)),
     )
     return sorted((problem for part in parts for problem in part), key=lambda one: one.row)
@@ -171,10 +178,39 @@ def _boxes(found: DetectionColumns) -> Iterator[DetectionProblem]:
             yield DetectionProblem(row, "BOX014", flat.key, cause, fix)
 
 
+def _pixels(found: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Boxes in pixels that are read as parts of the image, and the other way round."""
+    if not found.mapping.box or found.flat_boxes is not None:
+        return
+    sides = [found.column(key, Kind.FLOAT) for key in keys.BOX]
+    is_far = any((np.abs(one.values) > LOOKS_LIKE_PIXELS).any() for one in sides)
+    if not (is_far or found.has_pixel_boxes):
+        return
+    counts = sides[0].counts
+    is_even = np.logical_and.reduce([one.counts == counts for one in sides])
+    corners = np.stack([one.values[np.repeat(is_even, one.counts)] for one in sides], axis=1)
+    rows = np.repeat(np.flatnonzero(is_even), counts[is_even])
+    if found.has_pixel_boxes:
+        sizes = found.sizes[rows][:, [1, 0, 1, 0]]
+        is_other = (corners <= 1).all(axis=1) & (corners > 0).any(axis=1)
+        is_other |= (np.abs(corners) > LOOKS_LIKE_PIXELS * sizes).any(axis=1)
+        is_other &= (sizes > LOOKS_LIKE_PIXELS).all(axis=1)
+        cause = "does not look like pixels of the image"
+        fix = "correct the boxes, or leave out --boxes pixels"
+    else:
+        is_other, cause = pixel_boxes(corners), "looks like pixels"
+        fix = "divide x by the image's width and y by its height, as does: "
+        fix += "tfod convert --boxes pixels"
+    for row, number in zip(*np.unique(rows[is_other], return_index=True), strict=True):
+        spelled = ", ".join(f"{value:g}" for value in corners[is_other][number].tolist())
+        message = f"{cause}: xmin, ymin, xmax, ymax are {spelled}"
+        yield DetectionProblem(int(row), "BOX005", found.mapping.box_prefix, message, fix)
+
+
 def _unknown_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
     """Boxes in an image of unknown size; importers need it for boxes in pixels."""
     rows = np.flatnonzero((found.box_counts > 0) & (found.sizes <= 0).any(axis=1)).tolist()
-    if found.mapping.has_pixel_boxes:
+    if found.has_pixel_boxes:
         flat = found.flat_boxes
         key = (found.column(keys.XMIN, Kind.FLOAT) if flat is None else flat).key
         cause = "is in pixels, and the image's size is not known (neither from the record nor from "

@@ -25,7 +25,6 @@ from tfod.formats.coco_json import (
     CocoDocument,
     box_of,
     classes_of,
-    find_files,
     place_of,
     points_of,
     real_number,
@@ -42,6 +41,7 @@ from tfod.formats.reading.documents import quoted
 from tfod.formats.reading.files import Frame, ImageFiles
 from tfod.formats.reading.objects import Object, Reading, rotated
 from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
+from tfod.sources.format_recognition import SourceFiles, find_coco_files
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _UNPLACED = (
@@ -50,11 +50,6 @@ _UNPLACED = (
 )
 
 # Reading
-
-
-def is_at(path: str) -> bool:
-    """Whether a path is a JSON that may be COCO's of instances, or holds one."""
-    return bool(find_files(path))
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -66,7 +61,7 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: there is none, or one makes no sense, or has no images.
     """
-    files = find_files(source)
+    files = find_coco_files(SourceFiles.at(source))
     if not files:
         raise TfodError(f"{source} holds no JSON of COCO's instances; name one")
     named = {subset_of(file): file for file in files}

@@ -6,11 +6,8 @@ Sources: cocodataset.org/#format-data; Roboflow's export.
 from __future__ import annotations
 
 import contextlib
-import glob
 import math
-import mmap
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,46 +20,15 @@ from tfod.errors import TfodError
 from tfod.formats.options import Problems
 from tfod.formats.reading.documents import quoted, read_json
 from tfod.formats.reading.objects import KnownClasses
+from tfod.sources.format_recognition import COCO_ROBOFLOW_FILE
 from tfod.tfrecord.shard_sets.names import subset_of_stem
 
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
-_ROBOFLOW = "_annotations.coco.json"  # of each subset's folder, beside its images
-_IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
 _LARGEST_WHOLE = (1 << 31) - 1  # of an id, and of pixels
 _LONGEST_REASON = 200
 _LARGEST_VISIBILITY = 2
 _LARGEST = float(np.finfo(np.float32).max)
-
-# Which files
-
-
-def find_files(path: str) -> list[str]:
-    """The JSONs of instances at a path: it, a folder's, or those in its ``annotations``."""
-    if os.path.isfile(path):
-        return [path] if path.lower().endswith(".json") and _has_images(path) else []
-    roboflow = sorted(glob.glob(os.path.join(glob.escape(path), "*", _ROBOFLOW)))
-    if roboflow:
-        return roboflow
-    inside = os.path.join(path, "annotations")
-    folder = inside if os.path.isdir(inside) else path
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    found = [name for name in names if name.lower().endswith(".json") and name[0] != "."]
-    instances = [name for name in found if name.startswith("instances")]
-    others = [name for name in found if not name.startswith(("captions", "panoptic", "stuff"))]
-    paths = [os.path.join(folder, name) for name in instances or others]
-    return [one for one in paths if os.path.isfile(one) and _has_images(one)]
-
-
-def _has_images(path: str) -> bool:
-    """Whether a JSON may be COCO's; one that names no ``images`` is not."""
-    with (
-        contextlib.suppress(OSError, ValueError),  # the latter of an empty file
-        open(path, "rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        return _IMAGES.search(content) is not None
-    return False
 
 
 @dataclass(frozen=True)
@@ -124,7 +90,7 @@ class CocoDocument:
 def subset_of(path: str) -> str:
     """What the subset of a file is called."""
     folder, name = os.path.split(os.path.abspath(path))
-    if name == _ROBOFLOW:
+    if name == COCO_ROBOFLOW_FILE:
         return os.path.basename(folder)
     # One prefix at most: a subset's name may begin with another.
     prefix: str = next(filter(name.startswith, _PREFIXES), "")

@@ -8,7 +8,6 @@ order of their names. A row of a name alone is an image without boxes.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
 import os
@@ -26,13 +25,12 @@ from tfod.formats.reading.documents import open_text, parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
 from tfod.formats.writer import FormatWriter
+from tfod.sources.format_recognition import CSV_COLUMNS, SourceFiles, find_csv_files
 from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[4:]
-_NEEDED = frozenset(COLUMNS) - {"width", "height"}
 _DELIMITERS = ",;\t"
-_LONGEST_HEADER = 1 << 16
 _NO_VALUE = "nan"  # of an empty cell, as pandas may write it
 _LARGEST_SIDE = 2**31 - 1
 _OTHER_TOOLS = {
@@ -47,29 +45,6 @@ _OTHER_TOOLS = {
 # Reading
 
 
-def is_at(path: str) -> bool:
-    """Whether a path is a CSV, or a folder with one that begins as a detection CSV does."""
-    return bool(_csv_files(path))
-
-
-def _csv_files(path: str) -> list[str]:
-    """The CSVs at a path: it, or those of a folder that begin as a detection CSV does."""
-    return _all_csvs(path) if os.path.isfile(path) else list(filter(_has_header, _all_csvs(path)))
-
-
-def _all_csvs(path: str) -> list[str]:
-    names = sorted(os.listdir(path)) if os.path.isdir(path) else []
-    paths = [os.path.join(path, name) for name in names] or [path]
-    return [one for one in paths if one.lower().endswith(".csv") and os.path.isfile(one)]
-
-
-def _has_header(path: str) -> bool:
-    with contextlib.suppress(OSError, UnicodeError), open_text(path) as file:
-        header = file.readline(_LONGEST_HEADER).lower()
-        return all(name in header for name in _NEEDED)
-    return False
-
-
 def read(source: str, options: Options) -> Dataset:
     """Read the images that a CSV names, or the CSVs of a folder, each a subset.
 
@@ -79,11 +54,12 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: something is missing or odd.
     """
-    every = _csv_files(source)
+    found = SourceFiles.at(source)
+    every = find_csv_files(found)
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
     problems, above = Problems(options), os.path.dirname(every[0])
-    for other in sorted({*_all_csvs(source)}.difference(every)):
+    for other in sorted({*map(found.path, found.ending_with(".csv"))}.difference(every)):
         problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
     named = {}
@@ -96,7 +72,7 @@ def read(source: str, options: Options) -> Dataset:
     names = {
         each.name for found in images.values() for one in found.values() for each in one.objects
     }
-    classes = KnownClasses.find(options.label_map, above, lambda: sorted(names), source)
+    classes = KnownClasses.find(options, above, lambda: sorted(names), source)
     reading = Reading(classes, options, problems)
     subsets = {
         subset: _detections(files[subset], found, _folders(above, subset, options.images), reading)
@@ -183,7 +159,7 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
     """The names of a header; raises TfodError for another line."""
     given = [one.strip() for one in fields]
     names = [one.lower() for one in given]
-    lacking = sorted(_NEEDED.difference(names))
+    lacking = sorted(CSV_COLUMNS.difference(names))
     if lacking:
         renamed = [
             f"{given[names.index(other)]} to {one}"
@@ -191,7 +167,7 @@ def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[s
             for other in _OTHER_TOOLS.get(one, ())
             if other in names
         ]
-        is_near = renamed or len(lacking) < len(_NEEDED)
+        is_near = renamed or len(lacking) < len(CSV_COLUMNS)
         what = f"its header lacks {', '.join(lacking)}; " if is_near else ""
         what += f"rename {', '.join(renamed)}; " if renamed else ""
         raise TfodError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Dataset:
             nothing may be written.
         sources: the files that are read, which are never written over.
         source_ids: of all images, where the format has ids; images without one get other numbers.
+        shown: replaces temporary paths in a text by those in the zip that was unpacked there.
     """
 
     classes: Classes
@@ -44,6 +45,7 @@ class Dataset:
     finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
+    shown: Callable[[str], str] = str
 
 
 def no_subset(source: str, wanted: str, names: Iterable[str]) -> TfodError:
@@ -181,29 +183,28 @@ class Images:
         Raises:
             LabelMapError: the pixels of a mask are ids that would be others.
         """
-        ids, classes = self.classes[self.splits[row] : self.splits[row + 1]], self.all_classes
-        labels = detection.image_labels
-        pairs = [one.text for one in labels], [one.label for one in labels]
-        new = classes.ids(self.label_map, *pairs)
-        lists = {
-            name: [
-                own if one < 0 else one
-                for own, one in zip(
-                    values, classes.ids(self.label_map, [None] * len(values), values), strict=True
-                )
-            ]
-            for name, values in detection.image_attributes.items()
-        }
+        classes, labels = self.all_classes, detection.image_labels
+        ids = self.classes[self.splits[row] : self.splits[row + 1]]
         if detection.image_masks.get("panoptic_category"):
             classes.require_same_ids(self.label_map, f"image {detection.filename!r}")
+
+        def renumber(texts: list[str | None], numbers: list[Any]) -> list[Any]:
+            new = classes.ids(self.label_map, texts, numbers)
+            return [one if one >= 0 else own for one, own in zip(new, numbers, strict=True)]
+
+        image_ids = renumber([one.text for one in labels], [one.label for one in labels])
+        lists = {
+            name: renumber([None] * len(values), list(values))
+            for name, values in detection.image_attributes.items()
+        }
         names = classes.label_map.class_names
         return replace(
             detection,
             class_text=[names[one] for one in ids],
             class_label=ids,
             image_labels=[
-                one if label < 0 else replace(one, text=names[label], label=label)
-                for one, label in zip(labels, new, strict=True)
+                replace(one, text=names.get(label, one.text), label=label)
+                for one, label in zip(labels, image_ids, strict=True)
             ],
             image_attributes=lists,
         )

@@ -58,8 +58,8 @@ class CompleteShard(NamedTuple):
     source: str
 
 
-Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str], None]"
-"""Is given all shards and the text of their label map; if it raises, nothing gets its name."""
+Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str, str], None]"
+"""Takes all shards, their label map's text and their layout; if it raises, nothing is published."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Options:
     Attributes:
         label_map: a file, or a name that tfod ships, in place of the classes that are found.
         images: the folder of the images: where they are, or from shards where to write them.
+        source: the folder that was named, whose label map counts if the format begins further down.
         unpacked: the folder that the source was unpacked into: images outside it, and symbolic
             links, are not read.
         no_images: write none; sizes are those that the annotations give.
@@ -84,12 +85,15 @@ class Options:
         verify: is given the complete shards before they have their names.
         field_mapping: the keys of the records of shards; None for those of the layout that fits
             best.
+        boxes_in_pixels: whether the corners of boxes in shards are pixels, which are divided by the
+            size of the image.
         overwrite: whether files of the same names may be replaced.
         target_map: the label map in the folder that is written to, if it has one.
     """
 
     label_map: str | None = None
     images: str | None = None
+    source: str | None = None
     unpacked: str | None = None
     no_images: bool = False
     subset: str | None = None
@@ -102,6 +106,7 @@ class Options:
     largest_source_id: int | None = None
     verify: Verify | None = None
     field_mapping: FieldMapping | None = None
+    boxes_in_pixels: bool = False
     overwrite: bool = False
     target_map: TargetMap | None = None
 

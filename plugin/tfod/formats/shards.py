@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,39 +28,27 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.columns import ExampleBatch
 from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.images_of_records import ImagesOfRecords, UnreadObjects
 from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
 from tfod.formats.reading.files import Frame, settled
+from tfod.formats.reading.images_of_records import ImagesOfRecords
 from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
+from tfod.sources.layouts import OD_API, no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
 from tfod.tfrecord.shard_sets.search import (
     ShardSet,
-    find_shards,
-    looks_like_shard,
     missing_shards,
     shards_by_subset,
 )
-from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
 
 
 # Reading
-
-
-def is_at(path: str) -> bool:
-    """Whether a path holds shards."""
-    try:
-        # Every reader takes a file that is named for a shard.
-        is_other = os.path.isfile(path) and not is_zip(path)
-        return looks_like_shard(path) if is_other else bool(find_shards(path))
-    except TfodError:
-        return False
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -95,12 +82,11 @@ def read(source: str, options: Options) -> Dataset:
     target = options.target_map
     classes = Classes(maps, target.base if target else None)
     problems = Problems(options)
-    unread = UnreadObjects()
+    found_keys: dict[str, None] = {}
 
     def images() -> Iterator[Images]:
         for one in sets:
-            for path, found in _batches(one, shards, problems):
-                unread.add(found)
+            for path, found in _batches(one, shards, options, problems, found_keys):
                 upright = _upright(found, options, problems)
                 yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
 
@@ -109,21 +95,28 @@ def read(source: str, options: Options) -> Dataset:
         if unexplained and options.odd_boxes is not OddBoxes.KEEP:
             fix = "correct them, or name the label map of the ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
-        lost = [] if objects or not images else unread.sentences()
+        mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
+        lost = [no_objects_sentence(found_keys, mappings)] if mappings else []
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)
 
 
 def _batches(
-    shard_set: ShardSet, shards: ReadableShards, problems: Problems
+    shard_set: ShardSet,
+    shards: ReadableShards,
+    options: Options,
+    problems: Problems,
+    found_keys: dict[str, None],
 ) -> Iterator[tuple[str, Detections | list[Detection]]]:
     """The records of a subset; those of one image as one Detection."""
     images = ImagesOfRecords(shard_set, shards)
     for path in shard_set.paths:
         mapping = shards.field_mapping(path)
         for records in read_record_batches(path):
-            found = Detections(ExampleBatch.of(records), mapping)
+            examples = ExampleBatch.of(records)
+            found_keys |= dict.fromkeys(examples.columns)
+            found = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
             yield path, images.join(found, problems) if mapping.image_id else found
 
 
@@ -172,6 +165,9 @@ class Writer(FormatWriter):
         dataset: which is written.
         options: what was asked for.
     """
+
+    LAYOUT = OD_API.name
+    """The name of the layout of its records."""
 
     def __init__(
         self, output: OutputFolder, folder: str, name: str, dataset: Dataset, options: Options
@@ -233,29 +229,41 @@ class Writer(FormatWriter):
         )
 
     def add(self, images: Images, label_map: LabelMap) -> None:
+        if OD_API.name != self.LAYOUT:  # which has a place for everything
+            self._count_losses(images)
         for row, one in enumerate(images.detections):
             one = images.renumbered(row, one)
             last = next(self._numbers)  # what is free behind it, of a record that needs a number
             one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
                 self._completed(one)
             )
-            with _sound_texts(one.filename or ""):
-                self._writers[images.subset].write(encode_detection(one))
+            # Refuses what no reader takes, also of records in another layout.
+            payload = encode_detection(one)
+            for record in self._records(images.subset, one, payload):
+                self._writers[images.subset].write(record)
+
+    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
+        """Return the records of an image, which is ``payload`` as the OD API has it."""
+        return (payload,)
 
     def finish(self, label_map: LabelMap) -> None:
         text = label_map.to_text()
-        with _sound_texts("the label map"):
-            if not self.label_map_file:
+        if not self.label_map_file:
+            try:
                 self._add_label_map(LABEL_MAP_FILE, text.encode())
+            except UnicodeEncodeError as error:  # half a surrogate pair
+                part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
+                what = f"the label map: {part} is not Unicode text; rename it"
+                raise TfodError(what) from None
         complete = []
         for subset, writer in self._writers.items():
             shards = writer.complete()
             if writer.count:
                 complete += [CompleteShard(*one, subset) for one in shards.items()]
             else:
-                self.notes.append(f"{subset} holds no image")
+                self.notes.append(f"{subset} holds no record")
         if self._options.verify is not None:
-            self._options.verify(complete, text)
+            self._options.verify(complete, text, self.LAYOUT)
 
     def _add_label_map(self, name: str, content: bytes) -> None:
         self.label_map_file = name
@@ -294,14 +302,3 @@ class Writer(FormatWriter):
                 drawn = fill_box(tuple(corners.tolist()), size)
             found[row] = PngMask(encode_mask_png(drawn, is_box=is_box))
         return found
-
-
-@contextlib.contextmanager
-def _sound_texts(where: str) -> Iterator[None]:
-    """A text that UTF-8 cannot hold becomes an error that reads as one line."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        # Half a surrogate pair, or a file name of bytes that are no text.
-        part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
-        raise TfodError(f"{ascii(where)[1:-1]}: {part} is not Unicode text; rename it") from None

@@ -1,24 +1,27 @@
-"""The formats of ``tfod convert``, how they are recognized, and the way from one to another.
+"""The formats of ``tfod convert``, and the way from one to another.
 
-A new format is a module with ``is_at``, ``read`` and a ``Writer``, and one entry of
-:data:`FORMATS`. It is loaded when it is asked for.
+A new format is a module with ``read`` and a ``Writer``, one entry of :data:`FORMATS`, and a row in
+:mod:`tfod.sources.format_recognition`. The module is loaded on demand.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import importlib
 import os
-import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
-from tfod.sources.other_formats import other_format_in_zip
+from tfod.sources.format_recognition import Recognized, holds_shards, recognize_annotations
+from tfod.sources.other_tools import describe_other_tool
 from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.storage.publishing import ReadPaths
-from tfod.tfrecord.storage.urls import is_url
+from tfod.tfrecord.storage.urls import is_url, is_zip
 
 if TYPE_CHECKING:
     from tfod.formats.dataset import Converted, Dataset
@@ -29,7 +32,7 @@ class Format:
     """One format: its module in this folder, and what of it is asked before it is loaded.
 
     Attributes:
-        module: with ``is_at``, ``read`` and ``Writer``.
+        module: with ``read`` and ``Writer``.
         ending: of the file that stands for a dataset of one subset; '' where it is a folder.
         has_ids: whether it has ids of classes and of images, not only names.
     """
@@ -37,10 +40,6 @@ class Format:
     module: str
     ending: str = ""
     has_ids: bool = False
-
-    def is_at(self, path: str) -> bool:
-        """Whether a path that is there holds it; several formats may say so."""
-        return bool(self._loaded.is_at(path))
 
     def read(self, path: str, options: Options) -> Dataset:
         """Read a dataset; what its reader raises."""
@@ -74,34 +73,61 @@ FORMATS = {
     "cvat_xml": Format("cvat.dataset", ".xml"),
 }
 """By the names that ``--from`` and ``--to`` take."""
+TARGETS = {
+    **FORMATS,
+    "keras_coco": Format("layouts.keras_coco", has_ids=True),
+    "roboflow": Format("layouts.roboflow", has_ids=True),
+}
+"""The same, and layouts of shards that are only written by name: they are read as shards."""
 
 
-def format_of_source(path: str, named: str | None, option: str = "--from") -> str:
-    """The name of the format of what is at a path, if it was not named with an option.
+def recognize(path: str, named: str | None, option: str = "--from") -> Recognized:
+    """Recognize the format of a source, unless an option names it; ``names`` has exactly one.
 
     Raises:
-        TfodError: the path is not there, or does not say which.
+        TfodError: the path does not exist, or its format is unclear.
     """
-    if named is not None:
-        return named
-    if FORMATS[SHARDS].is_at(path):  # nothing else is loaded for the most usual source
-        return SHARDS
-    if path.lower().endswith(".zip") and os.path.isfile(path) and not zipfile.is_zipfile(path):
-        return SHARDS  # whose reader says what is wrong with it
-    found = [name for name, one in FORMATS.items() if name != SHARDS and one.is_at(path)]
-    if len(found) == 1:
-        return found[0]
-    if not found and is_url(path):
+    if named == SHARDS or (named is None and holds_shards(path)):
+        return Recognized([SHARDS], path)
+    recognized = recognize_annotations(path, named)
+    if len(recognized.names) == 1:
+        return recognized
+    if is_url(path):
         raise TfodError(
             f"{path}: holds no shards, and only shards are read from a URL; copy it here"
         )
-    if not found and not os.path.exists(path):
+    if not os.path.exists(path):
         raise TfodError(f"{path}: no such file or folder")
-    if not found and zipfile.is_zipfile(path):
-        what = other_format_in_zip(path)
-        raise TfodError(what or f"{path}: holds neither shards nor CVAT's XML; unpack it first")
-    what = f"could be {' or '.join(found)}" if found else "is of no format that is recognized"
+    names = recognized.names
+    if not names and (description := describe_other_tool(path)):
+        raise TfodError(description)
+    what = f"could be {' or '.join(names)}" if names else "is of no format that is recognized"
     raise TfodError(f"{path} {what}; say which with {option}: {', '.join(FORMATS)}")
+
+
+@contextlib.contextmanager
+def open_source(
+    path: str, options: Options, named: str | None, option: str = "--from"
+) -> Iterator[tuple[str, Dataset]]:
+    """Begin to read a data set, and give the name of its format.
+
+    A zip of annotations is unpacked until the context ends.
+
+    Raises:
+        TfodError: as :func:`recognize`, and what the reader raises.
+    """
+    (name,), root = recognize(path, named, option)
+    if name == SHARDS or not (os.path.isfile(path) and is_zip(path)):
+        options = replace(options, source=path if os.path.isdir(path) else None)
+        yield name, FORMATS[name].read(root, options)
+        return
+    from tfod.formats.reading.archives import unpacked  # needed for zips alone
+
+    with unpacked(path) as unpacked_zip:
+        folder = unpacked_zip.folder
+        options = replace(options, source=folder, unpacked=options.images or folder)
+        dataset = FORMATS[name].read(unpacked_zip.path(root), options)
+        yield name, replace(dataset, shown=unpacked_zip.shown)
 
 
 def format_of_target(path: str, named: str | None, source: str) -> str:
@@ -111,6 +137,8 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
         TfodError: the path does not say which.
     """
     if named is not None:
+        if named not in FORMATS and parse_shard_name(path):
+            raise TfodError(f"{path}: {named} is a folder of shards; name a folder")
         return named
     for name, one in FORMATS.items():
         if one.is_file(path):
@@ -122,7 +150,7 @@ def format_of_target(path: str, named: str | None, source: str) -> str:
         if ending in _FILES and not os.path.isdir(path):
             raise TfodError(f"{path}: shards would be a folder of that name; leave {ending} out")
         return SHARDS
-    names = ", ".join(FORMATS)
+    names = ", ".join(TARGETS)
     what = "SOURCE is shards, and DEST does not say which format to write"
     raise TfodError(f"{path}: {what}; say it with --to: {names}")
 
@@ -149,23 +177,27 @@ def convert(
         TfodError: the source is not what it should be, no format is named, or an option is of
             another one.
     """
-    source_format = format_of_source(source, source_format)
+    source_format = recognize(source, source_format).names[0]
     target_format = format_of_target(target, target_format, source_format)
     if options.images and source_format != SHARDS and not os.path.isdir(options.images):
         raise TfodError(f"--images {options.images}: no such folder; name that of the images")
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(f"{target}: only shards are written as several files; leave the number out")
+    if source_format != SHARDS and options.boxes_in_pixels:
+        raise TfodError(f"{source}: --boxes is for shards; leave it out")
     # Shards may lie among what they are made from, and replace only shards.
     if target_format != SHARDS or source_format == SHARDS:
         ReadPaths([source]).require_other(target)
-    one = FORMATS[target_format]
+    one = TARGETS[target_format]
     is_file = one.is_file(target) or (target_format == SHARDS and bool(parse_shard_name(target)))
     folder = os.path.dirname(target) if is_file else target
     shard = target if is_file else os.path.join(target, "shard")
+    if target_format == "roboflow":  # its label maps are in the folders of the subsets
+        shard = next(glob.iglob(os.path.join(glob.escape(target), "*", "*.tfrecord")), shard)
     found = None if is_url(target) else TargetMap.find(folder, [shard], options.label_map)
     options = replace(options, target_map=found)
-    dataset = FORMATS[source_format].read(source, options)
-    if source_format != SHARDS:  # its images are where they were named, and stay there for a file
-        no_images = options.no_images or one.is_file(target)
-        options = replace(options, images=None, no_images=no_images)
-    return one.write(target, dataset, options)
+    with open_source(source, options, source_format) as (_, dataset):
+        if source_format != SHARDS:  # images stay where they are when annotations are written
+            no_images = options.no_images or one.is_file(target)
+            options = replace(options, images=None, no_images=no_images)
+        return one.write(target, dataset, options)

@@ -27,7 +27,6 @@ from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
 from tfod.formats.numbers import DECIMALS, digits, lines_of
 from tfod.formats.options import Options, Problems
 from tfod.formats.reading.documents import (
-    begins_with,
     number_in,
     parse,
     read_lines,
@@ -36,11 +35,11 @@ from tfod.formats.reading.documents import (
 from tfod.formats.reading.files import ImageFiles, ends_of, files_below
 from tfod.formats.reading.objects import ROTATED, KnownClasses, Object, Reading, rotated
 from tfod.formats.writer import FormatWriter
+from tfod.sources.format_recognition import ANNOTATION_FOLDERS
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
 _YEARS = ("VOC2007", "VOC2012")
-_ANNOTATIONS = ("Annotations", "annotations", "annots")  # of VOC, raccoon and kangaroo
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
 _SPLITS = ("train", "valid", "val", "test")  # Roboflow's: XML files and images in each
 _LISTS = os.path.join("ImageSets", "Main")
@@ -57,23 +56,17 @@ _FLAGS = ("truncated", "difficult", "occluded")
 _FIELDS = frozenset(("name", "bndbox", "robndbox", "pose", "type", *_FLAGS))
 _NO = ("", "unspecified", "unknown", "false", "no", "n", "f", "none", "null", "nan")
 _WORDS = {**dict.fromkeys(_NO, "0"), **dict.fromkeys(("true", "yes", "y", "t"), "1")}
+_OTHER_XML = f"XML files whose root is not <{_ROOT}>, left out"
 _UNKNOWN_POSE = "Unspecified"  # VOC's own word
 
 # Reading
 
 
-def is_at(path: str) -> bool:
-    """Whether a folder is laid out as VOC's, or holds XML files of images."""
-    names = os.listdir(path) if os.path.isdir(path) else []
-    places = [os.path.join(path, one) for one in names]
-    below = [one for one in places if os.path.basename(one) in {*_ANNOTATIONS, *_YEARS, *_SPLITS}]
-    beside = (one for one in places if one.lower().endswith(".xml") and os.path.isfile(one))
-    firsts = (next(some, None) for some in (beside, *map(_xml_files, below)))
-    for path in filter(None, firsts):
-        with open(path, "rb") as file:
-            if begins_with(file, _ROOT):
-                return True
-    return False
+def _folders_of_images(folder: str) -> list[str]:
+    """Return all folders with images, or none if two images have one name."""
+    paths = list(files_below(folder, FORMAT_OF_EXTENSION))
+    stems = {os.path.splitext(os.path.basename(path))[0] for path in paths}
+    return sorted(set(map(os.path.dirname, paths))) if len(stems) == len(paths) else []
 
 
 def _xml_files(folder: str) -> Iterator[str]:
@@ -97,7 +90,7 @@ def read(source: str, options: Options) -> Dataset:
         raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
     # All annotations are looked at, not those of one set: every set gets the same map.
     classes = KnownClasses.find(
-        options.label_map, year.root, lambda: _class_names(every), year.annotations, "voc2007"
+        options, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
     reading = Reading(classes, options, problems)
     subsets = {
@@ -137,7 +130,7 @@ class _Year:
         if len(years) > 1:
             raise TfodError(f"{source} holds {' and '.join(years)}; name one of them")
         root = os.path.join(source, *years)
-        folders = filter(os.path.isdir, (os.path.join(root, name) for name in _ANNOTATIONS))
+        folders = filter(os.path.isdir, (os.path.join(root, name) for name in ANNOTATION_FOLDERS))
         # Of a disk that takes upper and lower case for the same, each is there once.
         known = {os.stat(one).st_ino: one for one in folders}.values()
         filled = [one for one in known if any(_xml_files(one))]
@@ -153,8 +146,9 @@ class _Year:
         # Where only the annotations were named, the images may be beside them.
         roots = (self.root, os.path.join(self.root, os.pardir))
         known = [os.path.normpath(os.path.join(root, one)) for root in roots for one in _IMAGES]
-        own = list(filter(os.path.isdir, known[: len(_IMAGES)])) or known[:1]
-        return [*own, self.annotations, *known]
+        own = list(filter(os.path.isdir, known[: len(_IMAGES)]))
+        others = _folders_of_images(self.root) if not own else ()
+        return [*(own or known[:1]), self.annotations, *known, self.root, *others]
 
     def set_names(self) -> list[str]:
         """Names of the sets that have a list, but for one that only joins two others.
@@ -203,7 +197,8 @@ class _Year:
 
 
 def _class_names(paths: Sequence[str]) -> list[str]:
-    objects = (one for path in paths for one in parse(path).iter("object"))
+    roots = (root for root in map(parse, paths) if root.tag == _ROOT)
+    objects = (one for root in roots for one in root.iter("object"))
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
 
@@ -218,7 +213,10 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
     for path in paths:
         root = parse(path)
         if root.tag != _ROOT:
-            raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
+            if year.annotations != year.root or root.find(".//bndbox") is not None:
+                raise TfodError(f"{path} is not a Pascal VOC annotation: its root is not <{_ROOT}>")
+            reading.problems.add(_OTHER_XML, path)
+            continue
         elements = list(root.iter("object"))
         is_boxless = all(one.find("bndbox") is one.find("robndbox") for one in elements)
         if is_boxless and (elements or root.find(".//bndbox") is not None):
@@ -235,7 +233,10 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
         own = stem + extension * (extension.lower() in FORMAT_OF_EXTENSION)
         # With the annotation's folder and without.
         within = os.path.relpath(os.path.dirname(path), year.annotations).replace(os.sep, "/")
-        folders = dict.fromkeys((within if within != "." else "", ""))
+        within = within if within != "." else ""
+        above = posixpath.dirname(within)
+        beside = (posixpath.join(above, one) for one in _IMAGES if within)
+        folders = dict.fromkeys((within, *beside, above, ""))
         names = [posixpath.join(folder, one) for one in (own, named) for folder in folders]
         names.append(whole)
         yield reading.detection(images, names, size, objects, path)
@@ -348,7 +349,7 @@ class Writer(FormatWriter):
                 f"<annotation>\n<filename>{xml_text(name)}</filename>\n<size><width>{width}</width>"
                 f"<height>{height}</height><depth>3</depth></size>\n{objects}</annotation>\n"
             )
-            path = os.path.join(self.folder, _ANNOTATIONS[0], f"{stem}.xml")
+            path = os.path.join(self.folder, ANNOTATION_FOLDERS[0], f"{stem}.xml")
             self._write(path, text.encode("utf-8", "replace"))
         self._list(images.subset, "".join(f"{stem}\n" for stem in stems))
 

@@ -162,7 +162,8 @@ class FormatWriter(abc.ABC):
         notes += [*self.notes, *self.problems.sentences(), *self.losses.sentences()]
         files = [one for one in dataset.classes.label_maps if one and one not in dataset.sources]
         files += [os.path.join(folder, self.label_map_file)] * bool(self.label_map_file)
-        return Converted(images, objects, notes, list(dict.fromkeys(files)))
+        texts = ([*map(dataset.shown, found)] for found in (notes, dict.fromkeys(files)))
+        return Converted(images, objects, *texts)
 
     def abandon(self) -> None:
         """Close the files after an error; what a full disk left in their buffers is lost."""

@@ -31,12 +31,16 @@ from tfod.formats.reading.documents import open_text, read_lines
 from tfod.formats.reading.files import ImageFiles, files_below, is_image_file, may_read
 from tfod.formats.reading.objects import KnownClasses, Object, Reading
 from tfod.formats.writer import FormatWriter
+from tfod.sources.format_recognition import (
+    NAMES_FILES,
+    YAML_FILES,
+    SourceFiles,
+    find_yolo_file,
+)
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.shard_sets.names import stem_of_subset
 
-_YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _LABELS = "labels"
-_NAMES = ("obj.names", "classes.txt", os.path.join(_LABELS, "classes.txt"))  # labelImg's
 _DATA = "obj.data"
 _NO_SUBSETS = ("classes", "names", "backup", "")  # what else that has
 _SUBSETS = ("train", "val", "validation", "test", "minival")
@@ -73,37 +77,26 @@ class _Layout:
     points: tuple[int, int] = (0, 0)
 
 
-def is_at(path: str) -> bool:
-    """Whether a path names classes as YOLO's files do, or a folder holds such a file."""
-    return _find_file(path) is not None
-
-
-def _find_file(path: str) -> str | None:
-    """The file of a dataset that names its classes; None where there is none."""
-    if os.path.isfile(path):
-        return path if path.lower().endswith((".yaml", ".yml", ".names")) else None
-    candidates = (os.path.join(path, name) for name in (*_YAML, *_NAMES))
-    return next(filter(os.path.isfile, candidates), None)
-
-
 def read(source: str, options: Options) -> Dataset:
     """Read a dataset, its subsets as the YAML or ``obj.data`` has them.
 
     Raises:
         TfodError: a file is missing or makes no sense, with the line.
     """
-    file = _find_file(source)
+    file = find_yolo_file(SourceFiles.at(source))
     if options.images is not None:
         raise TfodError(
             f"--images {options.images}: YOLO's images are where its YAML says; leave it out"
         )
     if file is None:
-        raise TfodError(f"{source} holds none of {', '.join((*_YAML, *_NAMES))}; name the YAML")
+        raise TfodError(
+            f"{source} holds none of {', '.join((*YAML_FILES, *NAMES_FILES))}; name the YAML"
+        )
     problems = Problems(options)
     read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
     layout = read_layout(file, problems)
     in_order = [name for _, name in sorted(layout.names.items())]
-    classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: in_order, file)
+    classes = KnownClasses.find(options, os.path.dirname(file), lambda: in_order, file)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import plural, size
-from tfod.check.records.result import add_bounded
-from tfod.check.reporters.escaping import in_columns, shortened_name, visible
+from tfod.checker.finding import plural, size
+from tfod.checker.records.result import add_bounded
+from tfod.checker.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
@@ -22,7 +22,7 @@ from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Valu
 from tfod.errors import ShardError, TfodError
 from tfod.example.columns import Column, ExampleBatch
 from tfod.example.wire import Kind
-from tfod.sources.layouts import OD_API
+from tfod.sources.layouts import OD_API, no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import walk
@@ -64,8 +64,7 @@ class Description:
         damaged: records with any defect, whether they could be read or not.
         class_boxes: by subset the boxes of each class.
         class_images: images with each class.
-        layouts: the names of the layouts by which the records were read, and whether each has
-            boxes.
+        layouts: the layouts by which the records were read, by name.
         label_maps: the names of the label maps that were used.
         notes: what was left out, as sentences.
         numbers: how often each number was found, in pixels or per cent, by what it is.
@@ -81,7 +80,7 @@ class Description:
     keys: dict[str, KeySummary] = field(default_factory=dict)
     class_boxes: dict[str, Counter[Use]] = field(default_factory=dict)
     class_images: Counter[Use] = field(default_factory=Counter)
-    layouts: dict[str, bool] = field(default_factory=dict)
+    layouts: dict[str, FieldMapping] = field(default_factory=dict)
     label_maps: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     numbers: defaultdict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
@@ -121,7 +120,7 @@ def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> D
             with suppress(TfodError):  # records of any kind are described
                 layout = shards.layout(path)
                 mapping = layout.field_mapping
-                found.layouts[layout.name or "the named keys"] = bool(mapping.box)
+                found.layouts[layout.name or "the named keys"] = mapping
             found.shards += 1
             found.file_bytes += shard_size(path)
             with open_shard(path) as (stream, size):
@@ -225,8 +224,9 @@ def _lines(found: Description, sources: Sequence[str]) -> Iterator[str]:
         yield f"{plural(found.damaged, 'damaged record')}: {command} says where, and what is wrong"
     used = ", ".join(found.label_maps) or "none"
     yield f"layout: {', '.join(found.layouts) or 'unknown'}; label map: {used}"
-    if found.records and not found.boxes and all(found.layouts.values()):
-        yield "no boxes were found by this layout; name other keys with --profile"
+    if found.records and not found.boxes:
+        mappings = found.layouts.values() or [OD_API.field_mapping]
+        yield visible(no_objects_sentence(found.keys, mappings))
     yield from found.notes
     yield ""
     shown = {key: visible(key) for key in found.keys}

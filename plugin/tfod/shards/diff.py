@@ -15,18 +15,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.detection import keys
 from tfod.detection.boxes import iou
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.labels.labels_file import is_labels_file
 from tfod.example.columns import bytes_of
 from tfod.example.wire import Kind
 from tfod.formats.dataset import Images
 from tfod.formats.options import Options
-from tfod.formats.table import FORMATS, format_of_source
+from tfod.formats.table import FORMATS, open_source
 from tfod.formats.writer import Mask, masks_of
+from tfod.sources.label_map_search import may_be_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
 PIXEL = 1.02
@@ -67,10 +69,11 @@ class Record(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of the two datasets: what was read, as what, and its classes' names by their ids."""
+    """One of the two datasets: its format, label maps, records and class names by id."""
 
     path: str
     format: str
+    label_maps: Sequence[str]
     subsets: frozenset[str]
     names: Mapping[int, str]
     records: Sequence[Record]
@@ -325,16 +328,17 @@ def read_side(path: str, options: Options, named: str | None = None, option: str
     Raises:
         TfodError: it is not what it should be, or its format is not known.
     """
-    format_name = format_of_source(path, named, option)
-    dataset = FORMATS[format_name].read(path, options)
     records: list[Record] = []
-    for images in dataset.read():
-        records += _records(images, len(records))
-    found = dataset.finish(len(records), sum(len(one.boxes) for one in records))
-    notes = [f"{path}: {note}" for note in found]
+    with open_source(path, options, named, option) as (format_name, dataset):
+        for images in dataset.read():
+            records += _records(images, len(records))
+        found = dataset.finish(len(records), sum(len(one.boxes) for one in records))
+    notes = [f"{path}: {dataset.shown(note)}" for note in found]
     subsets = frozenset((*dataset.subsets, *(one.subset for one in records)))
     names = {item.id: item.class_name for item in dataset.classes.label_map.items}
-    return Side(path, format_name, subsets, names, records, notes)
+    files = dataset.classes.label_maps
+    label_maps = [file for file in files if may_be_label_map(file) or is_labels_file(file)]
+    return Side(path, format_name, label_maps, subsets, names, records, notes)
 
 
 def _records(images: Images, first: int) -> Iterator[Record]:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tfod.check.finding import Finding, JsonValue
-from tfod.check.profiles.profile import Profile
-from tfod.check.records.column_order import ROUNDING, TOLERATED
-from tfod.check.records.images import ImageFacts
+from tfod.checker.finding import Finding, JsonValue
+from tfod.checker.profiles.profile import Profile
+from tfod.checker.records.column_order import ROUNDING, TOLERATED
+from tfod.checker.records.images import ImageFacts
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import lenient_text

@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tfod.check.check import Options as CheckOptions
-from tfod.check.check import check
-from tfod.check.finding import Finding, Place, Severity
-from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.policy import levels_of
-from tfod.check.profiles.profile import OFF, Profile
-from tfod.check.receivers import ANY, RECEIVERS
-from tfod.check.report import Report
-from tfod.check.rules.registry import all_rules
+from tfod.checker.check import Options as CheckOptions
+from tfod.checker.check import check
+from tfod.checker.finding import Finding, Place, Severity
+from tfod.checker.profiles.choice import profile_of
+from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.profile import OFF, Profile
+from tfod.checker.receivers import ANY, RECEIVERS
+from tfod.checker.report import Report
+from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
@@ -150,7 +150,7 @@ def _require_repairable(source: str, found: ResolvedSources) -> None:
             raise TfodError(f"{file.name}: only files on this machine can be repaired")
     zips = sum(bool(one.zips) for one in found.datasets)
     if zips + (zips < len(found.datasets)) > 1:  # their entries may have the same names
-        raise TfodError(f"{source}: there are several zips; repair them one by one")
+        raise TfodError(f"{source}: there are several zips, or shards next to one; name one")
     for dataset in found.datasets:
         for subset in {} if dataset.zips else {one.subset for one in dataset.shards}:
             require_content([one.path for one in dataset.shards if one.subset == subset])
@@ -224,7 +224,8 @@ class _Run:
                 label_map = os.path.join(os.path.dirname(place), LABEL_MAP_FILE)
             text = self._texts.setdefault(label_map, _content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
-            self._new_maps[label_map] = LabelMapFile.of(text, label_map, path)
+            copy = file._replace(name=label_map, path=path)  # of any kind, also a labels.txt
+            self._new_maps[label_map] = copy if file.label_map else copy.of(text, label_map, path)
         return Shard(
             self._name(place),
             os.path.join(self._output, place),
@@ -301,6 +302,8 @@ class _Run:
             writer = RecordWriter(file, PeekedStream(stream).compression)
         for records in self._walk(shard):
             if isinstance(records, Damage):
+                if records.is_archive:
+                    raise records.to_error()
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:

@@ -30,6 +30,7 @@ from tfod.tfrecord.shard_sets.names import (
     shard_file_names,
     shard_names,
     similar_file_names,
+    stem_of_subset,
     subset_of_stem,
 )
 from tfod.tfrecord.shard_sets.search import (
@@ -44,6 +45,8 @@ from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
 
 Edit: TypeAlias = "Callable[[ExampleBatch], Mapping[int, Mapping[str, bytes]]]"
 """Finds the features that become others, by record and key."""
+_MANY_SUBSETS, _FEW_RECORDS = 3, 10
+"""More subsets with fewer records each, on average, may be meant as one, as VoTT writes them."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def reshard(
     overwrite: bool = False,
     receiver: str | None = None,
     label_map: str | None = None,
+    join: str | None = None,
 ) -> Resharded:
     """Write the records of shards into other shards; the bytes of each record stay as they are.
 
@@ -101,6 +105,7 @@ def reshard(
             are read once more.
         label_map: a file, or the name of a label map that tfod ships, whose ids the classes keep.
             Without it, the ids are those of a label map that the folder has already.
+        join: the name of the only subset that is written, which has all shards.
 
     Raises:
         ShardsNotFoundError: there is nothing to read.
@@ -121,13 +126,20 @@ def reshard(
     sets, paths = shards.sets, shards.paths
     read = [*sources, *paths]
     notes = [*shards.notes, *missing_shards(sets)]
+    if join is not None:
+        sets = [ShardSet(join, tuple(paths), stem=stem_of_subset(join))]
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
     target = _target_map(os.fspath(folder), sets, label_map)
     copies = _copies(sets, maps)
     if target and (target.others or {*(copies or {}).values()} != {target.content}):
         copies = None
     joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
-    texts = {} if target else copies or {}
+    inside = os.path.dirname(os.path.relpath(target.path, folder)) if target else ""
+    texts = {
+        name: content
+        for name, content in (copies or {}).items()
+        if target is None or inside not in ("", os.path.dirname(name))
+    }
     with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
             out.add_text(name, text)
@@ -148,9 +160,16 @@ def reshard(
                 completed = target.complete(classes, overwrite)
                 notes += completed.notes
                 name, content = os.path.relpath(target.path, folder), completed.content
-            texts[name] = content
-            out.add_text(name, content)
+            name = os.path.basename(name)
+            # A label map of one subset's folder is not found from the others.
+            folders = {os.path.dirname(_names(one, 1)[0]) for one in sets} if inside else set[str]()
+            texts = {os.path.join(one, name): content for one in {inside, *folders}}
+            for name in texts:
+                out.add_text(name, content)
     records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
+    if len(sets) > _MANY_SUBSETS and sum(counts) < _FEW_RECORDS * len(sets):
+        of_each = f"{len(sets)} subsets of {sum(counts)} records in all, each with its own shards"
+        notes.append(f"{of_each}; --join NAME makes one subset of them")
     kept_ids = [] if target is None else [target.path] if target.content else [*target.others]
     return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
 
@@ -221,6 +240,8 @@ def _names(one: ShardSet, count: int) -> list[str]:
     first = one.paths[0]
     if parse_shard_name(first) is None:
         return shard_file_names(one.subset, count)
+    if one.stem:
+        return similar_file_names(first, one.stem, count)
     stem = shard_names(one.paths)[first].stem or one.subset
     inside = ""
     if subset_of_stem(stem) != one.subset:  # it is named for the folder that it is in
@@ -268,7 +289,8 @@ def _copies(sets: Sequence[ShardSet], maps: Mapping[str, str | None]) -> dict[st
     found: dict[str, dict[tuple[str, bytes], None]] = {}  # by folder; no name for no label map
     sources: dict[str, set[str]] = {}
     for one in sets:
-        if len({read(maps[path]) for path in one.paths}) > 1:
+        # Of copies under several names, none would be found next to shards of one name.
+        if len({(name_of(maps[path] or ""), read(maps[path])) for path in one.paths}) > 1:
             return None
         first = os.path.dirname(_names(one, 1)[0])
         for path in one.paths:

@@ -1,6 +1,6 @@
 """Records to look at: of each an image with its boxes, masks, keypoints and classes.
 
-The reporters of the check draw them (:mod:`tfod.check.reporters.drawing`), and make the page.
+The reporters of the check draw them (:mod:`tfod.checker.reporters.drawing`), and make the page.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, repeat
 
-from tfod.check.finding import first_of, plural
-from tfod.check.profiles.choice import profile_of
-from tfod.check.profiles.profile import Profile
-from tfod.check.reporters.drawing import class_colour, draw, undrawn
-from tfod.check.reporters.html import Card
-from tfod.check.reporters.samples import classes_of, read_sample
-from tfod.check.reporters.wording import record_name
+from tfod.checker.finding import first_of, plural
+from tfod.checker.profiles.choice import profile_of
+from tfod.checker.profiles.profile import Profile
+from tfod.checker.reporters.drawing import class_colour, draw, undrawn
+from tfod.checker.reporters.html import Card
+from tfod.checker.reporters.samples import classes_of, read_sample
+from tfod.checker.reporters.wording import record_name
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError
 from tfod.example.columns import ExampleBatch
+from tfod.sources.layouts import no_objects_sentence
 from tfod.sources.resolved import ResolvedSources, Shard
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
@@ -35,12 +36,18 @@ _TALLEST = 22.0  # rem, of an image on a page
 
 @dataclass
 class Shown:
-    """The chosen records, the classes and what could not be read on the way to the last of them."""
+    """The chosen records, the classes and what could not be read on the way to the last of them.
+
+    Attributes:
+        without_objects: why no box is shown; empty if there is one.
+    """
 
     cards: Sequence[Card] = ()
     classes: set[str] = field(default_factory=set)
     unreadable: int = 0
     damage: Damage | None = None
+    keys: dict[str, None] = field(default_factory=dict)
+    without_objects: str = ""
 
     @property
     def boxes(self) -> int:
@@ -81,6 +88,8 @@ def draw_records(
     shown = Shown()
     cards = _cards(found, profile, shown, records, class_name)
     shown.cards = list(islice(cards, None if records else first))
+    if shown.cards and not shown.boxes:
+        shown.without_objects = no_objects_sentence(shown.keys, [profile.field_mapping])
     if not shown.cards and shown.damage is not None and not shown.classes:
         raise shown.damage.to_error()
     if not shown.cards and class_name is not None:
@@ -123,6 +132,7 @@ def _rows(shard: Shard, profile: Profile, shown: Shown) -> Iterator[tuple[Detect
                     shown.damage = shown.damage or records
                     continue
                 detections = Detections(ExampleBatch.of(records), profile.field_mapping)
+                shown.keys |= dict.fromkeys(detections.examples.columns)
                 refused = detections.examples.refused
                 shown.unreadable += len(refused)
                 yield from ((detections, row) for row in range(len(records)) if row not in refused)

@@ -6,10 +6,10 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from tfod.check.check import Options, check
-from tfod.check.finding import Severity, plural
-from tfod.check.profiles.profile import READY
-from tfod.check.receivers import OD_API, RECEIVERS
+from tfod.checker.check import Options, check
+from tfod.checker.finding import Severity, plural
+from tfod.checker.profiles.profile import READY
+from tfod.checker.receivers import RECEIVERS
 from tfod.errors import TfodError
 from tfod.formats.options import CompleteShard
 from tfod.sources.resolved import File
@@ -22,10 +22,13 @@ class InvalidError(TfodError):
     """What was made would be INVALID; the text has an error a line, each with its source."""
 
 
-def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None = None) -> None:
-    """Check shards for their receiver, by default ``od-api``, without decoding their images.
+def verify(
+    shards: Sequence[CompleteShard], label_map: str, layout: str, receiver: str | None = None
+) -> None:
+    """Check shards for their receiver without decoding their images.
 
-    ``label_map`` is the text of their label map.
+    ``label_map`` is the text of their label map, ``layout`` the name of their layout. By default
+    the receiver is the OD API's trainer, if it reads their keys.
 
     Raises:
         InvalidError: they are INVALID.
@@ -37,8 +40,8 @@ def verify(shards: Sequence[CompleteShard], label_map: str, receiver: str | None
         with open(path, "w", encoding="utf-8") as file:
             file.write(label_map)
         options = Options(
-            profile=READY["tf_detection_api"],
-            receiver=RECEIVERS[receiver] if receiver else OD_API,
+            profile=READY[layout],
+            receiver=RECEIVERS[receiver or ("any" if READY[layout].has_other_boxes else "od-api")],
             label_map=path,
             decode=0,
             max_findings=_MOST_ERRORS,

@@ -180,7 +180,8 @@ def find_labels(folder: str) -> str | None:
     Raises:
         ShardError: they are in a zip that is damaged.
     """
-    for where in dict.fromkeys((folder, folder_of(folder))):
+    # A zip is the top.
+    for where in dict.fromkeys((folder, folder if os.path.isfile(folder) else folder_of(folder))):
         if is_url(where):
             for url in _remote_files(where):
                 if name_of(url) == LABELS_FILE:

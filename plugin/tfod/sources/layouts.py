@@ -1,11 +1,12 @@
 """Layouts: which feature keys records have, what each key holds, and which layout fits best.
 
 Every command and reader asks here where the image, the boxes and the classes are. The checker adds
-severities to a layout (:mod:`tfod.check.profiles.profile`).
+severities to a layout (:mod:`tfod.checker.profiles.profile`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,8 @@ SEGMENTATION = frozenset({keys.IMAGE_MASKS["semantic"]})
 """The keys of DeepLab's records: masks of whole images, no boxes. Panoptic records have both."""
 _DETECTION_KEYS = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - SEGMENTATION
 """Keys that a record of detection may have, with or without objects."""
+_OBJECT_KEY = re.compile(r"box|polygon|[xy]_?(min|max)|(min|max)_?[xy]", re.IGNORECASE)
+_MAX_KEYS = 8
 _MAX_RECORDS = 64
 _MAX_RECORDS_OF_A_SHARD = 32
 _MAX_TRIED = 10_000
@@ -243,13 +246,34 @@ def layout_of(shards: Sequence[Shard]) -> Layout:
     if choice is not None:
         return choice[0]
     if counts.records and keys.KNOWN_KEYS.isdisjoint(counts.keys):
-        names = ", ".join(list(counts.keys)[:8])
+        names = ", ".join(list(counts.keys)[:_MAX_KEYS])
         raise TfodError(
             f"{counts.shard}: records with these keys cannot be read as images with boxes or "
             f"labels ({names}); name the keys with --profile, which tfod describe --as-profile "
             "begins"
         )
     return OD_API
+
+
+def no_objects_sentence(present: Collection[str], mappings: Collection[FieldMapping]) -> str:
+    """Return where objects were looked for without finding any, and what the records have.
+
+    Args:
+        present: the keys of the records.
+        mappings: the field mappings by which they were read.
+    """
+    prefixes = sorted({mapping.box_prefix for mapping in mappings} - {""})
+    read = {key for mapping in mappings for key in mapping.all_keys}
+    unread = [key for key in present if key not in read and _OBJECT_KEY.search(key)]
+    if not prefixes and not unread:
+        return "no objects: the records are images with labels, without boxes"
+    place = f" under {' or '.join(prefixes)}" if prefixes else ""
+    names = unread or list(present)
+    listed = ", ".join(names[:_MAX_KEYS]) + ", …" * (len(names) > _MAX_KEYS)
+    return (
+        f"no objects{place}; the records have {listed}; if boxes are under other keys, name them "
+        "with --profile (tfod describe --as-profile)"
+    )
 
 
 def layout_of_batch(examples: ExampleBatch) -> Layout:

@@ -25,7 +25,7 @@ from tfod.sources.label_map_search import (
     may_be_label_map,
 )
 from tfod.sources.layouts import OD_API, Layout, classes_in, layout_of, layout_of_batch
-from tfod.sources.other_formats import no_shards_error
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
@@ -174,17 +174,15 @@ def find_readable(
 
 def _require_shards(archive: Zip) -> None:
     """Raise for a zip that cannot be read or has no shard, or for a file that must not be read."""
-    content = archive.content
     if archive.unreadable:
         raise TfodError(f"{archive.name}: {archive.unreadable}")
-    if content.damage is not None:
-        sound_content(archive.path)
+    content = sound_content(archive.path)  # with the path that the user typed
     paths = shards_in_zip(content)
     if not paths:
         missing = f"{archive.name}: no shard in this archive; look at it with: tfod check"
         raise no_shards_error(archive.path, ShardsNotFoundError(missing))
     for path in (*paths, *filter(may_be_label_map, content.refused)):
-        require_readable(content.entries[path], content)
+        require_readable(content.entries[path], content, archive.name)
 
 
 def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:

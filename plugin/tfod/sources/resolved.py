@@ -122,9 +122,10 @@ class LabelMapFile(NamedTuple):
         """The label map of a file or a URL, under its path or another name."""
         name = path if name is None else name
         try:
+            data = read_text_file(path, LONGEST_LABEL_MAP)
             if is_labels_file(path):
-                return LabelMapFile(name, read_labels(path)[0], path=path)
-            return LabelMapFile.of(read_text_file(path, LONGEST_LABEL_MAP), name, path)
+                return LabelMapFile(name, read_labels(path)[0], path=path, data=data)
+            return LabelMapFile.of(data, name, path)
         except LabelMapError as error:
             return LabelMapFile(name, None, str(error).replace(path, name), path=path)
 

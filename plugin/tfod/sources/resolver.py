@@ -12,13 +12,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import BinaryIO
 
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import require_label_map
-from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.sources.grouping import datasets_of
 from tfod.sources.label_map_search import (
     LabelMapFinder,
@@ -29,7 +29,7 @@ from tfod.sources.label_map_search import (
     read_label_map_or_none,
 )
 from tfod.sources.layouts import classes_in, layout_of
-from tfod.sources.other_formats import no_shards_error
+from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.shard_sets.names import parse_shard_name
@@ -188,11 +188,12 @@ class _Search:
             replace(one, subset=subset_of[one.name]) if one.by_itself else one
             for one in self._shards.values()
         )
+        datasets += self._zips.values()
         if self._finds_label_maps:
             datasets = [_with_labels_files(one, self._field_mapping) for one in datasets]
-        for path, one in self._zips.items():
-            own = self._named_for(path)
-            datasets.append(one.with_label_map(LabelMapFile.at(own)) if own else one)
+        for number, path in enumerate(self._zips, len(datasets) - len(self._zips)):
+            if own := self._named_for(path):
+                datasets[number] = datasets[number].with_label_map(LabelMapFile.at(own))
         unused = self._unused({name for one in datasets for name in one.label_maps})
         rest = Dataset("", label_maps={one: LabelMapFile.at(one) for one in unused})
         notes = [*self._notes, *self._finder.notes]
@@ -332,7 +333,9 @@ def _with_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> 
     Other shards have boxes, whose classes are in a label map.
     """
     labels_for = functools.cache(find_labels)
-    files = {one.path: labels_for(folder_of(one.path)) for one in dataset.shards}
+    files: dict[str, str | None] = {}
+    with suppress(ShardError):  # a damaged zip is reported by those who read it
+        files = {one.path: labels_for(folder_of(one.path)) for one in dataset.shards}
     if not any(files.values()) or (field_mapping or layout_of(dataset.shards).field_mapping).box:
         return dataset
     shards = [

@@ -6,6 +6,7 @@ one it reads; the bytes know it themselves.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import io
 import zlib
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _INPUT_STEP = 1 << 18
 _GZIP = b"\x1f\x8b"
+HEAD_BYTES = 512
+"""What says what a file is instead of a shard; the header of a tar archive."""
 # 32 + 15: zlib detects the gzip or zlib header by itself, with the largest window.
 _AUTO_DETECT = 47
 
@@ -43,6 +46,18 @@ def _compression_of(head: bytes) -> Compression:
     return Compression.ZLIB if is_zlib and head[3:8] != bytes(5) else Compression.NONE
 
 
+def is_tar(head: bytes) -> bool:
+    """Whether the first :data:`HEAD_BYTES` bytes of a file are the header of a tar archive."""
+    if len(head) < HEAD_BYTES or not any(head[:HEADER_BYTES]):
+        return False
+    import tarfile  # few files are asked for
+
+    with contextlib.suppress(tarfile.HeaderError):
+        tarfile.TarInfo.frombuf(head[:HEAD_BYTES], "utf-8", "surrogateescape")
+        return True
+    return False
+
+
 class ReadableStream(Protocol):
     """What is read from: any binary file, or something like one."""
 
@@ -62,11 +77,17 @@ class PeekedStream:
     def __init__(self, stream: ReadableStream) -> None:
         self._stream = stream
         self._readinto = getattr(stream, "readinto", None)
-        self.head = b""
-        while (wanted := HEADER_BYTES - len(self.head)) and (part := stream.read(wanted)):
-            self.head += part
+        self._rest = b""
+        self.head = self._peek(HEADER_BYTES)
         self.compression = _compression_of(self.head)
-        self._rest = self.head
+        # The name of the first file in a tar may look like zlib: 80_train.record.
+        if self.compression is Compression.ZLIB and is_tar(self._peek(HEAD_BYTES)):
+            self.compression = Compression.NONE
+
+    def _peek(self, size: int) -> bytes:
+        while len(self._rest) < size and (part := self._stream.read(size - len(self._rest))):
+            self._rest += part
+        return self._rest
 
     def plain(self) -> PeekedStream | InflatingStream:
         """The shard as it is without its compression."""

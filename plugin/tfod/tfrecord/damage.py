@@ -6,11 +6,13 @@ import enum
 from dataclasses import dataclass
 
 from tfod.errors import ShardError
+from tfod.tfrecord.compression import is_tar
 from tfod.tfrecord.framing import HEADER_BYTES
 
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
 _SHARD = "pass the shard; tfod convert makes shards of annotations"
+_UNPACK = "unpack it first"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
     (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
@@ -21,8 +23,11 @@ _SIGNATURES = (
     (b"<HTML", "an HTML page", "download the raw file, not the page about it"),
     (b"<html", "an HTML page", "download the raw file, not the page about it"),
     (b"\x1f\x8b", "gzip inside gzip", "decompress it once"),
-    (b"Rar!", "a RAR archive", "unpack it first"),
-    (b"7z\xbc\xaf", "a 7-Zip archive", "unpack it first"),
+    (b"Rar!\x1a\x07", "a RAR archive", _UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
+    (b"\xfd7zXZ\0", "a file compressed by xz", _UNPACK),
+    *((b"BZh%d1AY&SY" % level, "a file compressed by bzip2", _UNPACK) for level in range(1, 10)),
+    (b"\x28\xb5\x2f\xfd", "a file compressed by Zstandard", _UNPACK),
     (b"{", "JSON text", _SHARD),
     (b"[", "JSON text", _SHARD),
     (b"<?xml", "XML text", _SHARD),
@@ -58,6 +63,7 @@ class Damage:
         offset: byte at which it starts in the uncompressed file; None likewise.
         skipped: bytes that were passed over to find the next plausible record, or the end.
         resumed: whether a plausible record was found behind it.
+        is_archive: whether the file is an archive, which may hold shards.
     """
 
     kind: DamageKind
@@ -68,6 +74,7 @@ class Damage:
     offset: int | None = None
     skipped: int = 0
     resumed: bool = False
+    is_archive: bool = False
 
     def to_error(self) -> ShardError:
         """The same as an exception, which says also what makes a sound copy of the shard."""
@@ -89,6 +96,8 @@ def empty_file(shard: str) -> Damage:
 
 def looks_like(head: bytes) -> tuple[str, str] | None:
     """What a file that is no shard is instead, by its first bytes, and what to do with it."""
+    if is_tar(head):  # before the name of its first file is taken for something else
+        return "a tar archive", _UNPACK
     text = head.lstrip()
     for signature, what, fix in _SIGNATURES:
         # A damaged length may begin with any byte, but it has zeros; text has none.
@@ -103,7 +112,7 @@ def foreign_file(shard: str, head: bytes) -> Damage:
     fix = "check that this is the shard, and download it again if it is"
     if other := looks_like(head):
         cause, fix = f"is not a TFRecord file but {other[0]}", other[1]
-    return Damage(DamageKind.FOREIGN, shard, cause, fix)
+    return Damage(DamageKind.FOREIGN, shard, cause, fix, is_archive=fix == _UNPACK)
 
 
 def bad_length(

@@ -72,6 +72,7 @@ class OutputFolder(Output):
             subset,
             num_shards=layout.num_shards or 1,
             shard_size=layout.shard_size,
+            shard_records=layout.shard_records,
             compression=layout.compression or Compression.NONE,
             name_files=name_files,
             output=self,

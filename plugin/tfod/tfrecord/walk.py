@@ -9,6 +9,7 @@ import numpy as np
 
 from tfod.kernel import WHY_NOT_COMPILED
 from tfod.kernel.result import WalkEnd
+from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import (
     Damage,
     bad_data,
@@ -29,7 +30,6 @@ LARGEST_BUFFER = 1 << 23 if WHY_NOT_COMPILED else 1 << 22
 _FEW = 64
 ENDLESS = 1 << 62
 """The end of a stream of unknown length."""
-_HEAD_BYTES = 64  # that say what a file is instead of a shard
 _FIRST_BYTES = 1 << 18  # to look at the first record alone reads no more
 
 
@@ -241,10 +241,10 @@ class Recovery:
 
     def _pass_bad_length(self) -> Damage | None:
         buffer, name, index, offset = self._buffer, self._name, self.index, self._offset
-        head = bytes(buffer.content[self.position : min(buffer.have, self.position + _HEAD_BYTES)])
-        if len(head) < _HEAD_BYTES and not any(head):  # whether only zeros follow is not seen yet
+        head = bytes(buffer.content[self.position : min(buffer.have, self.position + HEAD_BYTES)])
+        if len(head) < HEAD_BYTES and not any(head):  # whether only zeros follow is not seen yet
             self._refill()
-            head = bytes(buffer.content[: min(buffer.have, _HEAD_BYTES)])
+            head = bytes(buffer.content[: min(buffer.have, HEAD_BYTES)])
         found, only_zeros, skipped = None, True, 0
         if self._goes_on and not (index == 0 and looks_like(head)):
             found, only_zeros = self._search(self.position + 1)

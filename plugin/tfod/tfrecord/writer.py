@@ -22,6 +22,8 @@ from tfod.tfrecord.shard_sets.names import shard_file_names
 from tfod.tfrecord.storage.publishing import NewFile, Output
 
 _ALL = slice(None)
+_ENDINGS = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZLIB: ".zz"}
+"""Of the names of compressed files: TensorFlow and its users do not notice compression."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\Z", re.IGNORECASE)
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -38,6 +40,7 @@ class ShardLayout:
         num_shards: so many shards of each subset, records dealt in turn; fewer where there are
             fewer records.
         shard_size: or a new shard when one would grow beyond this many bytes, uncompressed.
+        shard_records: or when it has so many records.
         compression: of each shard as a whole.
 
     Raises:
@@ -47,6 +50,7 @@ class ShardLayout:
     num_shards: int | None = None
     shard_size: int | None = None
     compression: Compression | None = None
+    shard_records: int | None = None
 
     def __post_init__(self) -> None:
         if self.num_shards is not None and self.shard_size is not None:
@@ -206,9 +210,10 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
             self._files[number].complete()
 
     def paths(self) -> list[str]:
-        """Where the files will be, once they are complete."""
+        """Where the files will be, once they are complete; a compressed one has a name for it."""
         names = map(os.path.basename, self._name_files(len(self._files)))
-        return [os.path.join(self._folder, name) for name in names]
+        ending = _ENDINGS[self._compression]
+        return [os.path.join(self._folder, name.removesuffix(ending) + ending) for name in names]
 
     def __exit__(
         self,

@@ -7,10 +7,14 @@ data_decoders/tf_example_decoder.py of tensorflow/models (research/object_detect
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfod.detection import keys
+from tfod.detection.boxes import LOOKS_LIKE_PIXELS, pixel_boxes
 from tfod.detection.columns import OD_API, own_key
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureDescription
@@ -188,7 +192,8 @@ def detection_decoder(
 
     def decode(record: Any) -> dict[str, Any]:
         parsed, image = parse(record)
-        with tf.control_dependencies([_require_aligned(parsed, label_map is not None)]):
+        aligned = _require_aligned(parsed, label_map is not None, mapping.has_pixel_boxes)
+        with tf.control_dependencies([aligned]):
             return element(parsed, image)
 
     def element(parsed: Mapping[str, Any], image: Any) -> dict[str, Any]:
@@ -231,14 +236,17 @@ def _or_each(values: Any, default: Any, count: Any) -> Any:
     return tf.cond(tf.size(values) > 0, lambda: values, lambda: defaults)
 
 
-def _require_aligned(parsed: Mapping[str, Any], has_label_map: bool) -> Any:
-    """An assertion that each list has a value for each box, or none."""
+def _require_aligned(parsed: Mapping[str, Any], has_label_map: bool, has_pixels: bool) -> Any:
+    """An assertion that each list has a value for each box, or none, and boxes are normalized."""
     optional = (keys.CLASS_TEXT, keys.CLASS_LABEL, _WEIGHT, *_ONE_AN_OBJECT)
     sizes = {key: tf.size(parsed[key]) for key in (*keys.BOX, *optional)}
     count = sizes[keys.YMIN]
     right = [sizes[side] == count for side in keys.BOX]
     right += [(sizes[key] == count) | (sizes[key] == 0) for key in optional]
     wrong = [f"{key} has not one value for each box" for key in (*keys.BOX, *optional)]
+    sides = () if has_pixels else [parsed[side] for side in keys.BOX]
+    right.append(~_look_like_pixels(sides) if sides else tf.constant(True))
+    wrong.append("boxes look like pixels, tfod convert --boxes pixels divides them")
     right.append((sizes[keys.CLASS_TEXT] == 0) | (sizes[keys.CLASS_LABEL] > 0) | has_label_map)
     wrong.append("classes are texts alone, choose a label map by label_map=")
 
@@ -248,6 +256,18 @@ def _require_aligned(parsed: Mapping[str, Any], has_label_map: bool) -> Any:
 
     # The complaint is computed only where there is one.
     return tf.cond(tf.reduce_all(right), tf.no_op, complain)
+
+
+def _look_like_pixels(sides: Sequence[Any]) -> Any:
+    """Whether boxes look like pixels; Python decides, but only if a coordinate is large."""
+
+    def decide(*columns: np.ndarray) -> np.bool_:
+        is_even = len(set(map(len, columns))) == 1
+        return np.bool_(is_even and pixel_boxes(np.stack(columns, axis=1)).any())
+
+    is_far = tf.reduce_any(tf.abs(tf.concat(sides, 0)) > LOOKS_LIKE_PIXELS)
+    look = functools.partial(tf.numpy_function, decide, sides, tf.bool)
+    return tf.cond(is_far, look, lambda: tf.constant(False))
 
 
 def _compression_type(path: str) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.detection import Detection
+from tfod.detection.columns import own_key
+from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections as Rows
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import RecordError, TfodError, how_to_install
 from tfod.example.columns import ExampleBatch
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import Record, RecordBatch
@@ -47,7 +48,9 @@ class Detections(Dataset):
     ``xmin, ymin, xmax, ymax``; ``labels`` int64 (n,): the id of the text in the label map, -1 for a
     text that it does not have, and the record's id where there is no text; ``image_id`` int, the
     element's number; ``area`` float32 (n,), pixels: the record's, or else the box's; ``iscrowd``
-    int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, empty where the record has none.
+    int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, empty where the record has none. Images
+    with labels and without boxes have ``image_labels`` int64 (n,), too. If a layout has a record
+    for each object, so has this dataset.
 
     Making it walks over the record headers of plain shards; compressed ones are read, and are
     written to temporary files when their first record is asked for.
@@ -105,6 +108,9 @@ class Detections(Dataset):
             "source_id": detection.source_id or "",
             "filename": detection.filename or "",
         }
+        if not self._mapping.box:
+            labels = [self._image_label(label, record) for label in detection.image_labels]
+            target["image_labels"] = torch.tensor(labels, dtype=torch.int64)
         return (image, target) if self._transform is None else self._transform(image, target)
 
     def detection(self, number: int) -> Detection:
@@ -122,14 +128,19 @@ class Detections(Dataset):
         record = Record(place, index.span(place).offset - HEADER_BYTES, payload, 0, len(payload))
         return ExampleBatch.of(RecordBatch.of(record, index.path))
 
+    def _image_label(self, label: ImageLabel, record: ExampleBatch) -> int:
+        if label.text and self._label_map is not None:
+            return max(self._label_map.ids_of(label.text), default=UNKNOWN)
+        if label.label is None:
+            raise self._no_label_map(record, keys.IMAGE_CLASS_TEXT)
+        return label.label
+
     def _labels(self, detection: Detection, record: ExampleBatch) -> list[int]:
         texts = detection.class_text or ()
         ids = list(detection.class_label or [UNKNOWN] * len(detection.boxes))
         if self._label_map is None:
             if texts and not detection.class_label:
-                cause = "is all there is of classes, and there is not a label map"
-                fix = "choose one by label_map="
-                raise record.error(0, cause, feature=keys.CLASS_TEXT, fix=fix)
+                raise self._no_label_map(record, keys.CLASS_TEXT)
             return ids
         for place, text in enumerate(texts):
             if text:
@@ -138,6 +149,11 @@ class Detections(Dataset):
                 # Datumaro writes 0 and an empty text for an object without a class.
                 ids[place] = UNKNOWN
         return ids
+
+    def _no_label_map(self, record: ExampleBatch, key: str) -> RecordError:
+        cause = "is all there is of classes, and there is not a label map"
+        feature = own_key(self._mapping, key)
+        return record.error(0, cause, feature=feature, fix="choose one by label_map=")
 
 
 def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:

@@ -20,7 +20,8 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.etree import ElementTree
 
-from tests.cvat.client.stub_state import StubTask, write_labels, write_meta
+from tests.cvat.client.stub_state import StubTask, write_meta
+from tests.cvat.images_xml import add_labels
 
 USER, PASSWORD, TOKEN, KEY = "ann", "secret", "pat-token", "old-key"
 LOGIN = {"CVAT_USER": USER, "PASS": PASSWORD}
@@ -144,7 +145,7 @@ class StubServer:
         with zipfile.ZipFile(stream, "w") as archive:
             for task in tasks:
                 write_meta(ElementTree.SubElement(parts, "task"), task)
-            write_labels(ElementTree.SubElement(project, "labels"), self.projects[number])
+            add_labels(project, self.projects[number])
             for task in tasks:
                 images = archive if with_images else None
                 task.write_images(root, images, 0, task.size - 1, task.subset or "default")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
-from tests.cvat.images_xml import add, add_shape
+from tests.cvat.images_xml import add, add_labels, add_shape
 
 FRAME_EXT = ".PNG"
 
@@ -211,20 +211,7 @@ def write_meta(parent: Any, task: StubTask) -> None:
     add("stop_frame", str(task.absolute(task.size - 1)))
     add("frame_filter", f"step={task.step}" if task.step > 1 else "")
     add("subset", task.subset)
-    write_labels(ElementTree.SubElement(parent, "labels"), task.labels)
-
-
-def write_labels(parent: Any, labels: list[dict[str, Any]]) -> None:
-    for one in labels:
-        label = ElementTree.SubElement(parent, "label")
-        ElementTree.SubElement(label, "name").text = one["name"]
-        if one["parent_id"] is not None:
-            ElementTree.SubElement(label, "parent").text = str(one["parent_id"])
-        attributes = ElementTree.SubElement(label, "attributes")
-        for attribute in one["attributes"]:
-            element = ElementTree.SubElement(attributes, "attribute")
-            ElementTree.SubElement(element, "name").text = attribute["name"]
-            ElementTree.SubElement(element, "input_type").text = attribute["input_type"]
+    add_labels(parent, task.labels)
 
 
 def _read_shape(element: Any, frame: int, label: int) -> dict[str, Any]:

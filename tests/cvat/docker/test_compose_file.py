@@ -54,7 +54,7 @@ def test_what_cvat_and_its_owner_have_stays() -> None:
         service = OURS["services"][name]
         assert service.keys() == {"environment", "volumes", "configs", "depends_on"}
         assert service["environment"] == dict.fromkeys(
-            ("TFOD_CVAT_EMPTY_FRAMES", "TFOD_CVAT_OTHER_FRAMES")
+            ("TFOD_CVAT_EMPTY_FRAMES", "TFOD_CVAT_LABEL_MAPS", "TFOD_CVAT_OTHER_FRAMES")
         )
         waits = {"condition": "service_completed_successfully", "required": False}
         assert service["depends_on"] == {"tfod": waits}

@@ -66,5 +66,6 @@ def test_the_page_names_what_is_there() -> None:
         assert (FOLDER / path).exists(), path
     compose = (FOLDER / "docker-compose.tfrecord.yml").read_text(encoding="utf-8")
     variables = set(re.findall(r"\bTFOD_\w+", PAGE))
-    assert variables == {"TFOD_SOURCE", "TFOD_CVAT_EMPTY_FRAMES", "TFOD_CVAT_OTHER_FRAMES"}
+    options = {f"TFOD_CVAT_{one}" for one in ("EMPTY_FRAMES", "LABEL_MAPS", "OTHER_FRAMES")}
+    assert variables == {"TFOD_SOURCE", *options}
     assert all(one in compose for one in variables)

@@ -16,7 +16,7 @@ from cvat.apps.dataset_manager.bindings import TaskData
 from cvat.apps.engine.models import Task
 from PIL import Image
 
-from tests.cvat.images_xml import add, add_shape
+from tests.cvat.images_xml import add, add_labels, add_shape
 
 
 def cvat_for_images(task: Task, path: Path, save_images: bool = False) -> None:
@@ -48,17 +48,10 @@ def _add_meta(meta: ElementTree.Element, about: dict[str, Any]) -> None:
     for name, value in about.items():
         if name != "labels":
             ElementTree.SubElement(task, name).text = value
-    labels = ElementTree.SubElement(task, "labels")
-    for _, one in about["labels"]:
-        label = ElementTree.SubElement(labels, "label")
-        for name in ("name", "color", "type", "parent"):
-            if name in one:
-                ElementTree.SubElement(label, name).text = one[name]
-        attributes = ElementTree.SubElement(label, "attributes")
-        for _, spec in one["attributes"]:
-            attribute = ElementTree.SubElement(attributes, "attribute")
-            for name, value in spec.items():
-                ElementTree.SubElement(attribute, name).text = value
+    labels = (one for _, one in about["labels"])
+    add_labels(
+        task, ({**one, "attributes": [two for _, two in one["attributes"]]} for one in labels)
+    )
 
 
 def _add_image(root: ElementTree.Element, frame: Any) -> None:

@@ -7,6 +7,8 @@ byte, the checker calls them valid for CVAT, and CVAT takes them back.
 from __future__ import annotations
 
 import io
+import re
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 import tfod
-from cvat.apps.engine.models import Annotations, Task
+from cvat.apps.engine.models import (
+    Annotations,
+    AttributeSpec,
+    AttributeType,
+    Frame,
+    Label,
+    Task,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tfod.check.check import Options, check_sources
-from tfod.check.finding import Severity
-from tfod.check.receivers import CVAT
+from tfod.checker.check import Options, check_sources
+from tfod.checker.finding import Severity
+from tfod.checker.receivers import CVAT
 from tfod.cvat.client.export import convert_export
 from tfod.cvat.frame_shards import ExportOptions
 
+from tests.commands import Run
 from tests.conftest import examples
 from tests.cvat.server.images_format import cvat_for_images
 from tests.cvat.server.tasks import (
@@ -46,6 +56,7 @@ from tests.image_kinds import file_of
 from tests.records import frame as shard
 
 FORMATS = (BOXES, MASKS)
+ROOT = Path(__file__).parents[3]
 
 
 def bridge_export(
@@ -211,6 +222,25 @@ def test_a_track_is_the_same_but_for_its_number(tmp_path: Path) -> None:
     assert "- tracks written as single shapes, one a frame: 1\n" in notes
     assert [list(one.attributes["track_id"]) for one in ours.records] == [[0]] * 3
     assert [one.attributes.get("track_id") for one in theirs.records] == [None] * 3
+
+
+def test_the_walk_through_of_the_page_ends_equal(run: Run, tmp_path: Path) -> None:
+    """With the attributes that it gives to the labels."""
+    shards = tmp_path / "pascal.tfrecord"
+    run("convert", ROOT / "examples/shapes_voc", shards, "--set", "train").succeeded()
+    (step,) = re.findall(r"Give each label ([^.]*)", (ROOT / "docs/cvat.md").read_text())
+    kinds = defaultdict(lambda: AttributeType.CHECKBOX, view=AttributeType.TEXT)
+    specs = [AttributeSpec(name, kinds[name]) for name in re.findall(r"`(\w+)`", step)]
+    label_map, _ = tfod.parse_label_map((tmp_path / "label_map.pbtxt").read_text())
+    frames = [
+        Frame(one.filename or "", one.width or 0, one.height or 0, bytes(one.encoded or b""))
+        for one in tfod.read_detections(str(shards))
+    ]
+    task = Task(frames, [Label(one.class_name, list(specs)) for one in label_map.items])
+    files = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    import_into(task, upload(tmp_path, files))
+    ran = run("diff", shards, export(task, tmp_path, save_images=True).path)
+    assert ran.out.startswith("EQUAL")
 
 
 def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None:

@@ -240,15 +240,16 @@ def test_a_zip_of_the_task_in_one_of_its_jobs(
 def test_images_of_other_tasks_can_be_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With whatever labels; their names may be numbers, or end as those of the task's frames."""
+    """Whatever they hold; their names may be numbers, or end as those of the task's frames."""
     monkeypatch.setenv("TFOD_CVAT_OTHER_FRAMES", "skip")
     task = make_task(frames=("day/a.jpg", "day/b.jpg", "day/c.jpg"))
     others = [record(name, "dog") for name in ("night/a.jpg", "1.jpg", "z.jpg", "")]
+    others.append(encode(image("y.jpg", HEIGHT, WIDTH) | objects([IN_PIXELS, IN_PIXELS], ["cat"])))
     put(tmp_path, task, *others, record("day/b.png", "cat"))
     assert rows(task) == [("day/b.jpg", "cat", IN_PIXELS)]
-    assert "skipped 4 images of other jobs or tasks" in caplog.text
+    assert "skipped 5 images of other jobs or tasks" in caplog.text
     path = upload(tmp_path, {"t.tfrecord": shard(*others)})
-    assert refusal(task, path).startswith("none of the 4 images is a frame of this task. ")
+    assert refusal(task, path).startswith("none of the 5 images is a frame of this task. ")
     monkeypatch.setenv("TFOD_CVAT_OTHER_FRAMES", "maybe")
     assert "TFOD_CVAT_OTHER_FRAMES is 'maybe'" in refusal(task, path)
 
@@ -470,7 +471,8 @@ def test_what_no_export_has_is_lost_by_an_import(
     """The notes of the export say so, and the log of the import, which is one of rectangles."""
     polygon = shape("polygon", 0, "cat", (1, 1, 9, 1, 9, 9))
     honeypots = {"frames": ["a.jpg", "b.jpg", "a.jpg"], "placeholders": [2]} if cvat.IS_NEW else {}
-    task = make_task(polygon, box(1, "cat"), deleted_frames=[1], **honeypots)
+    drawn = polygon, box(1, "cat"), *[box(2, "cat")] * cvat.IS_NEW
+    task = make_task(*drawn, deleted_frames=[1], **honeypots)
     found = export(task, tmp_path)
     notes = found.files["EXPORT_NOTES.txt"].decode()
     hidden = "1 deleted, 1 honeypots" if honeypots else "1 deleted"
@@ -485,7 +487,18 @@ def test_what_no_export_has_is_lost_by_an_import(
 @pytest.mark.parametrize("name", [BOXES, MASKS])
 @pytest.mark.parametrize("kind", [AttributeType.NUMBER, AttributeType.TEXT])
 def test_numbers_come_back_as_they_were_typed(tmp_path: Path, kind: Any, name: str) -> None:
-    typed = ["12.34", "007", "1e1", "1.50", "7", "-0", "0.1", "3.14159265358979", f"{1 << 64}"]
+    typed = [
+        "12.34",
+        "007",
+        "1e1",
+        "1.0",
+        "1.50",
+        "7",
+        "-0",
+        "0.1",
+        "3.14159265358979",
+        f"{1 << 64}",
+    ]
     both = [{"area": text, "weights": text} for text in typed]
     shapes = [box(0, "cat", 1, 1, 9, 9 + side, attributes=one) for side, one in enumerate(both)]
     tags = [{**tag(1, "cat"), "attributes": one} for one in both]

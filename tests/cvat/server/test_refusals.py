@@ -7,7 +7,6 @@ folder and nothing is left in it. ``tasks.refusal`` sees to that in every test h
 
 from __future__ import annotations
 
-import stat
 import struct
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from tests.cvat.server.tasks import (
 )
 from tests.records import encode, image, objects
 from tests.records import frame as shard
-from tests.zip_forge import Item, forge, real_zip
+from tests.zip_forge import real_zip
 
 
 @pytest.fixture
@@ -135,35 +134,6 @@ def test_a_zip_with_a_damaged_entry(refuse, name: str) -> None:
     assert refuse(bytes(data)).startswith(f"damaged entry ({name}). Nothing was changed. {name}: ")
 
 
-LINK = stat.S_IFLNK | 0o777
-BOMB = Item("t.tfrecord", bytes(64 << 20))
-HOSTILE = {
-    "a parent": [Item("../../evil.tfrecord", GOOD)],
-    "a parent, inside": [Item("x/../../../evil.tfrecord", GOOD)],
-    "absolute": [Item("/tmp/evil.tfrecord", GOOD)],
-    "a drive": [Item("C:\\evil.tfrecord", GOOD)],
-    "backslashes": [Item("..\\..\\evil.tfrecord", GOOD)],
-    "a link": [Item("t.tfrecord", b"/etc/passwd", mode=LINK)],
-    "a link to a folder, and a file in it": [
-        Item("x", b"/tmp", mode=LINK),
-        Item("x/evil.tfrecord", GOOD),
-    ],
-    "the same name twice": [Item("t.tfrecord", GOOD), Item("t.tfrecord", shard(b""))],
-    "a label map outside": [Item("t.tfrecord", GOOD), Item("../label_map.pbtxt", LABEL_MAP)],
-    "a lie about the size": [Item("t.tfrecord", GOOD, size=10)],
-    "a bomb": [BOMB],
-    "encrypted": [Item("t.tfrecord", GOOD, flags=1)],
-}
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_zips(refuse, kind: str) -> None:
-    before = set(Path("/tmp").glob("evil*"))
-    text = refuse(forge(*HOSTILE[kind]))
-    assert text
-    assert set(Path("/tmp").glob("evil*")) == before
-
-
 REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     "a class that the task lacks": (
         one_shard(record("a.jpg", "dog", "cat"), record("b.jpg", "dog")),
@@ -205,18 +175,13 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     # CVAT would attach the boxes of 000001.jpg to frame 1, which is another image.
     "a number for a name": (
         one_shard(record("000001.jpg", "cat"), record("b.jpg", "cat")),
-        ["1 of 2 images", "000001.jpg"],
+        ["name is read as a frame number", "000001.jpg"],
     ),
     "a number that is no frame": (one_shard(record("000007.jpg", "cat")), ["000007.jpg"]),
     "nan": (boxed(float("nan"), 0.1, 0.5, 0.5), [f"box 0 has xmin nan {SECOND}", "(b.jpg)"]),
-    "infinite": (boxed(0.1, float("inf"), 0.5, 0.5), [f"box 0 has ymin inf {SECOND}", "(b.jpg)"]),
     "x inverted": (
         boxed(0.5, 0.1, 0.25, 0.5),
         [f"box is inverted {SECOND}", "xmin is larger than xmax", "(b.jpg)"],
-    ),
-    "y inverted": (
-        boxed(0.1, 0.5, 0.2, 0.25),
-        [f"box is inverted {SECOND}", "ymin is larger than ymax", "(b.jpg)"],
     ),
     "pixels": (boxed(10, 12, 40, 30), ["pixel"]),
     "more boxes than classes": (

@@ -85,7 +85,7 @@ def test_without_the_start_up_hook_of_the_package(double: str) -> None:
     code = START + (
         "import cvat.apps.dataset_manager.formats.registry;"
         "loaded = [name for name in sys.modules"
-        " if name.startswith(('tfod.check', 'tfod.datumaro.', 'tensorflow'))"
+        " if name.startswith(('tfod.checker', 'tfod.datumaro.', 'tensorflow'))"
         " and name != 'tfod.datumaro.activation'];"
     )
     asked = ASK.replace("print(json.dumps(both[0]))", "print(json.dumps([loaded, both[0]]))")
@@ -163,7 +163,7 @@ def test_a_registry_that_refuses_leaves_the_server_up() -> None:
 def test_a_lazy_server_stays_lazy() -> None:
     """What made CVAT drop the format: that every process paid for it."""
     code = START + (
-        "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.check',"
+        "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.checker',"
         " 'tfod.datumaro', 'tfod.cvat.server.export',"
         " 'cvat.apps.dataset_manager.formats.registry');"
         "print(json.dumps([name for name in sys.modules for one in heavy"

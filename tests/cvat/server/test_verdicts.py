@@ -16,10 +16,10 @@ from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, Frame, Task
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tfod.check.check import Options, check_sources
-from tfod.check.receivers import CVAT
-from tfod.check.references.cvat_task import load_task
-from tfod.check.report import Report
+from tfod.checker.check import Options, check_sources
+from tfod.checker.receivers import CVAT
+from tfod.checker.references.cvat_task import load_task
+from tfod.checker.report import Report
 from tfod.detection import keys
 
 from tests.changed_records import SOUND, changed_shards, sound_record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.check.profiles.choice import profile_of
+from tfod.checker.profiles.choice import profile_of
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.writer import write_records
 

@@ -22,12 +22,12 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.check.finding import Findings
-from tfod.check.profiles.policy import levels_of
-from tfod.check.profiles.profile import READY, Profile, profile_of_features
-from tfod.check.records.batch import Batch
-from tfod.check.records.images import Decoder, EncodedImages
-from tfod.check.rules.registry import run_rules
+from tfod.checker.finding import Findings
+from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.profile import READY, Profile, profile_of_features
+from tfod.checker.records.batch import Batch
+from tfod.checker.records.images import Decoder, EncodedImages
+from tfod.checker.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
 from tfod.example.columns import ExampleBatch

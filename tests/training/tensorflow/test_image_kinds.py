@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tfod.check.records.images import ImageFacts
+from tfod.checker.records.images import ImageFacts
 from tfod.detection.images.image import read_image_header
 
 from tests.commands import Run

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tfod.check.profiles.file import load_profile
+from tfod.checker.profiles.file import load_profile
 from tfod.errors import TfodError
 from tfod.tensorflow import feature_description
 

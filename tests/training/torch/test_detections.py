@@ -23,10 +23,8 @@ from tfod.torch import Detections, collate
 from torch.utils.data import DataLoader
 
 from tests.commands import run_python
-from tests.files import files_in
 from tests.image_kinds import file_of, image_of_pixels
 from tests.records import encode, objects
-from tests.zip_forge import real_zip
 
 MAP = tfod.LabelMap((tfod.LabelMapItem(2, "cat"), tfod.LabelMapItem(7, "dog")))
 
@@ -209,11 +207,3 @@ def test_each_comes_once_by_number_and_in_workers(tmp_path: Path) -> None:
     assert len(loader) == 6
     ids = [int(target["source_id"]) for _, targets in loader for target in targets]
     assert sorted(ids) == list(range(23))
-
-
-def test_shards_in_a_zip(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path / "a", record(1, **objects([(0, 0, 1, 1)], ["dog"])), record(2))
-    (tmp_path / "a.zip").write_bytes(real_zip(files_in(folder).items()))
-    found = Detections(tmp_path / "a.zip")
-    assert [found[number][1]["source_id"] for number in (0, 1)] == ["1", "2"]
-    assert found[0][1]["labels"].tolist() == [7]

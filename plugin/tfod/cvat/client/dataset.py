@@ -6,11 +6,13 @@ CVAT's own XML would lose masks and images in folders there (``formats/cvat.py``
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import tempfile
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import IO, Any
@@ -45,14 +47,6 @@ class _Subset:
         self.objects += objects
 
 
-class _Numbers(dict[str, int]):
-    """The numbers of labels, in the order in which they are asked for."""
-
-    def __missing__(self, name: str) -> int:
-        require_storable("class", name, "give it another name")
-        return self.setdefault(name, len(self))
-
-
 def write_dataset(
     records: Iterable[ZipRecord],
     labels: Iterable[str],
@@ -68,9 +62,8 @@ def write_dataset(
     Raises:
         TfodError: a record has no image, or a name is too long for CVAT.
     """
-    numbers = _Numbers()
-    for name in labels:
-        _ = numbers[name]
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    numbers.update({name: numbers[name] for name in labels})
     subsets: dict[str, _Subset] = {}
     with ExitStack() as files, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for record in records:
@@ -103,6 +96,8 @@ def write_dataset(
                 "image": {"path": name, "size": list(image.size)},
             }
             subsets[subset].add(item, len(shapes))
+        for name in numbers:
+            require_storable("class", name, "give it another name")
         names = [{"name": name, "parent": "", "attributes": []} for name in numbers]
         # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
         categories = {"label": {"labels": names, "attributes": ["occluded"]}}

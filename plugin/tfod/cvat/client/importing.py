@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import IO
 
-from tfod.check.references.cvat_task import Task
-from tfod.check.references.frames import Matcher
-from tfod.check.report import Report
-from tfod.check.reporters.text import render_text
+from tfod.checker.references.cvat_task import Task
+from tfod.checker.references.frames import Matcher
+from tfod.checker.report import Report
+from tfod.checker.reporters.text import render_text
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
 from tfod.cvat.client.dataset import write_dataset
 from tfod.cvat.client.task import Changes, LiveTask, fetch_task
@@ -20,7 +20,7 @@ from tfod.cvat.records import NewImages, ShapeBuilder, label_maps_of, on_frames,
 from tfod.cvat.refusal import check_upload, refusal, replaced
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, head_text, image_text
-from tfod.formats.reading.documents import MEMBER
+from tfod.sources.format_recognition import CVAT_FILE
 from tfod.sources.resolver import resolve
 
 Say = Callable[[str], object]
@@ -139,7 +139,7 @@ def _prepare_annotations(
     builder = ShapeBuilder(live.labels)
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open(MEMBER, "w", force_zip64=True) as stream,
+        archive.open(CVAT_FILE, "w", force_zip64=True) as stream,
     ):
         stream.write(head_text(str(live.target), {}).encode())
         others = _convert(live, options, stream, builder, changes)
@@ -162,10 +162,12 @@ def _convert(
     others = 0
     reached = Matcher(live.task, ())
     records = on_frames(options.path, live.task, live.target, options.label_map)
-    for record, frame in records:
-        if frame is None or frame.number is None:
+    for pair in records:
+        if pair is None:
             others += 1
             continue
+        record, frame = pair
+        assert frame.number is not None  # of a live task
         if not reached.is_reached_by_cvat(frame):
             raise TfodError(
                 f"{record.where}: another frame of the task is called as {frame.name!r} but for "

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.check.references.cvat_task import Frame, Task, shown
-from tfod.check.reporters.escaping import in_columns
+from tfod.checker.references.cvat_task import Frame, Task, shown
+from tfod.checker.reporters.escaping import in_columns
 from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError, Target
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.detection.losses import listed
@@ -123,12 +123,13 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         others = _other_frames(server, about, frames) if target.kind == JOB else []
         annotations = server.get(f"{target.path}/annotations")
         names = {one["id"]: one["name"] for one in known}
-        held = Held.of(annotations, names, frames.keys() - deleted)
+        held = Held.of(annotations, names, frames)
         last = {one.name: number for number, one in frames.items()}
         # Placeholders, which CVAT fills with a copy of the last frame of the name.
         honeypots = {number for number, one in frames.items() if last[one.name] != number}
         for number in honeypots:
             held.keys.pop(number, None)
+        hidden = (held.frames & honeypots) - deleted if target.kind == TASK else ()
         return LiveTask(
             target=target,
             task=Task(
@@ -138,8 +139,8 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
                 attributes=labels,
                 not_carried=held.others,
                 outlines=held.outlines,
-                hidden=+Counter({"deleted": len(deleted), "honeypots": len(honeypots - deleted)}),
-                annotated=frozenset(held.frames),
+                hidden=+Counter(deleted=len(held.frames & deleted), honeypots=len(hidden)),
+                annotated=frozenset(held.frames - deleted),
                 own=frozenset(frames) if target.kind == JOB else None,
             ),
             labels=labels,
@@ -155,9 +156,9 @@ def count_unexported(server: Server, target: Target) -> tuple[Counter[str], int]
     if target.kind == PROJECT:
         tasks = server.list("tasks", project_id=target.number)
         targets = [Target(TASK, one["id"]) for one in tasks if one.get("size")]
-    live = [fetch_task(server, part) for part in targets]
-    hidden = sum((Counter(one.task.hidden) for one in live), Counter())
-    return hidden, sum(one.held.tracks for one in live)
+    live = (fetch_task(server, part) for part in targets)
+    counts = [(Counter(one.task.hidden), one.held.tracks) for one in live]
+    return sum((one for one, _ in counts), Counter()), sum(tracks for _, tracks in counts)
 
 
 def _other_frames(server: Server, job: Any, own: Mapping[int, Frame]) -> list[Frame]:

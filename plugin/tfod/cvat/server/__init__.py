@@ -1,7 +1,7 @@
 """The formats as CVAT's registry wants them: plain functions with the signatures that it calls.
 
 Annotations of a task go out as a zip of shards, an uploaded zip comes in. May import ``datumaro``,
-``check`` and what is below them, and the modules of ``cvat`` that the client shares.
+``checker`` and what is below them, and the modules of ``cvat`` that the client shares.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
-from tfod.cvat.server.instance import hidden_frames, option
+from tfod.cvat.server.instance import count_hidden, option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.images import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
@@ -87,7 +87,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
             if options.with_images:
                 read = functools.partial(encoder.encoded, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
-        return shards.finish(hidden_frames(instance_data))
+        return shards.finish(count_hidden(instance_data))
 
 
 def _message(error: Exception, temp_dir: str) -> str:

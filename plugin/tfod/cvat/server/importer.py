@@ -13,7 +13,7 @@ from zipfile import is_zipfile
 
 import numpy as np
 
-from tfod.check.finding import plural
+from tfod.checker.finding import plural
 from tfod.cvat.records import (
     NewImage,
     NewImages,
@@ -137,10 +137,11 @@ class _Converter:
         marks = ("frame " + "#" * count for count in itertools.count())
         mark = next(mark for mark in marks if not any(mark in one for one in named))
         items, others = [], 0
-        for record, frame in on_frames(self._path, task, f"this {noun}"):
-            if frame is None:
+        for pair in on_frames(self._path, task, f"this {noun}"):
+            if pair is None:
                 others += 1
                 continue
+            record, frame = pair
             one = record.detection
             size = frame.height or one.height or 0, frame.width or one.width or 0
             name = f"{mark}{frame.number} {safe_relative_path(one.filename or '')}"

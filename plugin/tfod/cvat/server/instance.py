@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfod.check.references.cvat_task import Frame, Task, shown
+from tfod.checker.references.cvat_task import Frame, Task, shown
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.errors import TfodError
 
@@ -70,12 +70,13 @@ def describe_instance(instance_data: Any) -> Instance:
         if noun == _JOB:  # of ground truth, it has chosen frames of the range that CVAT describes
             own_frames &= {*instance_data.get_included_frames(), *instance_data.deleted_frames}
         others = _other_frames(instance_data) if noun == _JOB else {}
-        held = _deleted(instance_data, sorted(own_frames & {*instance_data.get_included_frames()}))
+        held = _deleted(instance_data, sorted(own_frames))
         frames = tuple(
             Frame(info["path"], number, info["height"], info["width"])
             # Of equal names the last counts, so that a job's placeholders come before the others.
             for number, info in [*others.items(), *own.items()]
         )
+    outlines = Counter({kind: n for kind, n in held.shapes.items() if kind.startswith(_OUTLINES)})
     attributes = {
         label["name"]: {one["name"]: AttributeSpec.of(one) for _, one in label["attributes"]}
         for label in labels
@@ -89,10 +90,12 @@ def describe_instance(instance_data: Any) -> Instance:
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
             attributes={} if frames is None else attributes,
-            not_carried=held.of_kinds(_OUTLINES, False),
-            outlines=held.of_kinds(_OUTLINES, True),
-            hidden=hidden_frames(instance_data) if frames is not None else {},
-            annotated=held.frames,
+            not_carried=held.shapes - outlines,
+            outlines=outlines,
+            hidden={} if frames is None else _hidden(instance_data, held.frames),
+            annotated=held.frames.intersection(
+                () if frames is None else instance_data.get_included_frames()
+            ),
             own=own_frames if noun == _JOB else None,
             skips_others=option("TFOD_CVAT_OTHER_FRAMES", "refuse", "skip") == "skip",
         ),
@@ -116,21 +119,27 @@ class _Held(NamedTuple):
     shapes: Counter[str]
     frames: frozenset[int]
 
-    def of_kinds(self, kinds: Sequence[str], is_one: bool) -> Counter[str]:
-        """Return the shapes of these kinds, or of all others."""
-        shapes = self.shapes.items()
-        return Counter({name: n for name, n in shapes if (name.split()[0] in kinds) is is_one})
+
+def count_hidden(instance_data: Any) -> Counter[str]:
+    """Count the frames with annotations of a task, job or project that its export leaves out."""
+    parts = [instance_data]
+    try:
+        if instance_data.META_FIELD == _PROJECT:
+            from cvat.apps.dataset_manager.bindings import TaskData
+
+            parts = [TaskData(None, task) for task in instance_data.tasks]
+        looks = [(part, _look(part, sorted(part.frame_info)).frames) for part in parts]
+        return sum((_hidden(part, frames) for part, frames in looks), Counter())
+    except Exception:  # an export is better than none, should a version have other tables
+        _log.exception("TFRecord: annotations on deleted frames could not be looked at")
+        return Counter()
 
 
-def hidden_frames(instance_data: Any) -> Counter[str]:
-    """Count the frames of a task, a job or a project that no export has."""
-    deleted = {*instance_data.deleted_frames}
-    counts = Counter({"deleted": len(deleted)})
-    if instance_data.META_FIELD != _PROJECT:
-        hidden = {*instance_data.frame_info} - {*instance_data.get_included_frames()}
-        counts["deleted"] = len(hidden & deleted)
-        counts["honeypots"] = len(hidden - deleted) * (instance_data.META_FIELD != _JOB)
-    return +counts
+def _hidden(instance_data: Any, annotated: frozenset[int]) -> Counter[str]:
+    hidden = annotated - {*instance_data.get_included_frames()}
+    deleted = hidden.intersection(instance_data.deleted_frames)
+    honeypots = hidden - deleted if instance_data.META_FIELD != _JOB else ()
+    return +Counter({"deleted": len(deleted), "honeypots": len(honeypots)})
 
 
 def _deleted(instance_data: Any, frames: Sequence[int]) -> _Held:

@@ -10,26 +10,22 @@ import os
 import re
 from collections.abc import Iterable
 
-from tfod.datumaro.formats.options import DEFAULT_NAME, ExportOptions
-from tfod.detection.labels.label_map import LabelMap, quoted
+from tfod.datumaro.formats.options import ExportOptions
+from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import labels_text
-from tfod.errors import TfodError
+from tfod.formats.layouts.roboflow import DEFAULT_NAME, folder_of, texts_beside
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.shard_sets.names import (
     EXTENSION,
+    RECIPE_RECORDS,
     SHARD_EXTENSIONS,
-    file_names,
-    stem_of_subset,
+    recipe_file_names,
 )
-from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, shards_by_subset
+from tfod.tfrecord.shard_sets.search import shards_by_subset
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import ShardSetWriter
-from tfod.version import __version__
 
-_MOST = 4096  # records a file: n_samples of the recipe
 _OF_RECIPE = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # others name a subset otherwise
-
-_FOLDERS_OF_ROBOFLOW = {"val": "valid", "validation": "valid"}
 
 
 class Layout:
@@ -87,12 +83,10 @@ class RecipeLayout(Layout):
         writer: ShardSetWriter | None = None
 
         def name_files(count: int) -> list[str]:
-            full = [_MOST] * (count - 1)
-            done = writer.count if writer else 0
-            return file_names(subset, [*full, done - sum(full)])
+            return recipe_file_names(subset, count, writer.count if writer else 0)
 
         writer = ShardSetWriter(
-            self.folder, subset, shard_records=_MOST, name_files=name_files, output=output
+            self.folder, subset, shard_records=RECIPE_RECORDS, name_files=name_files, output=output
         )
         return writer
 
@@ -109,36 +103,14 @@ class RoboflowLayout(Layout):
     def _name(self) -> str:
         return self._options.name or DEFAULT_NAME
 
-    def _folder_of(self, subset: str) -> str:
-        return _FOLDERS_OF_ROBOFLOW.get(subset, stem_of_subset(subset))
-
     def place(self, subset: str, others: Iterable[str]) -> tuple[str, str]:
-        folder = self._folder_of(subset)
-        for other in others:
-            if other != subset and self._folder_of(other) == folder:
-                raise TfodError(
-                    f"the subsets {other!r} and {subset!r} would both be written to {folder}/; "
-                    "rename one of them"
-                )
-        return os.path.join(self.folder, folder), self._name()
+        return os.path.join(self.folder, folder_of(subset, others)), self._name()
 
     def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
-        """The note, where Roboflow says what an export is, and the label map of each subset."""
-        name = stem_of_subset(self._name()) + "_label_map.pbtxt"
-        spelt = "".join(  # four spaces, double quotes, commas, display names
-            f"item {{\n    name: {quoted(item.class_name)},\n    id: {item.id},\n"
-            f"    display_name: {quoted(item.display_name or item.class_name)}\n}}\n"
-            for item in label_map.items
-        )
-        note = (
-            f"Written by tfod {__version__} in the layout of Roboflow's TFRecord export.\n"
-            "Roboflow has not made these files.\n"
-        )
-        label_maps = {os.path.join(self._folder_of(subset), name): spelt for subset in subsets}
-        return {ROBOFLOW_NOTE: note, **label_maps}
+        return texts_beside(label_map, subsets, self._name())
 
     def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        folders = {one: os.path.join(self.folder, self._folder_of(one)) for one in subsets}
+        folders = {one: os.path.join(self.folder, folder_of(one)) for one in subsets}
         return {
             subset: shards_by_subset(os.path.abspath(folder), self.EXTENSION).get(self._name(), [])
             for subset, folder in folders.items()

@@ -9,11 +9,10 @@ from typing import Any
 
 from tfod.detection.encoder import LabelProfile
 from tfod.detection.images.source_ids import LARGEST_FOR
+from tfod.formats.layouts.roboflow import DEFAULT_NAME
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import OptionError, parse_count, parse_size
 
-DEFAULT_NAME = "Objects"
-"""What Roboflow calls the annotations of a project that were given no name."""
 ROBOFLOW = "roboflow"
 """The layout of Roboflow's exports."""
 

@@ -40,12 +40,9 @@ from tfod.detection.encoder import (
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.losses import Losses
 from tfod.errors import ShardError, TfodError
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
 from tfod.sources.reading import ReadableShards
 
-# What follows from the image, or from the label: channels, size, a vector of zeros and a one.
-_REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "one_hot_class"))
 # Of images: carried by the record, or made anew.
 _KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
@@ -107,13 +104,8 @@ class KerasCocoExporter(ShardExporter):
         labels = objects.class_label or ()
         for one, box, label in zip(found, corners.tolist(), labels, strict=True):
             self._objects_done += 1
-            left, top, right, bottom = box
-            # Rounded as Datumaro rounds corners.
-            sides = left, top, right - left, bottom - top
-            x, y, width, height = (round(side, 2) for side in sides)
             number = one.id if self._keeps_objects else self._objects_done
-            area = _area(one, width * height)
-            annotations.append(KerasAnnotation(number, label, (x, y, width, height), area))
+            annotations.append(KerasAnnotation.of(number, label, box, _area(one)))
         return encode_keras_annotations(image.encoded or b"", image.filename, image_id, annotations)
 
 
@@ -126,14 +118,14 @@ def _image_id(item: Any) -> int:
     return number if isinstance(number, int) else -1
 
 
-def _area(one: ExportedObject, of_box: float) -> float:
-    """COCO's: what an attribute says, or of the outline where there is one."""
+def _area(one: ExportedObject) -> float | None:
+    """Return COCO's area: the attribute's, or that of the outline; None for that of the box."""
     if _is_number(one.attributes.get("area")):
         return float(one.attributes["area"])
     if one.outlines:
         return float(sum(part.get_area() for part in one.outlines))
     is_box = one.shape is None or one.shape.type.name == "bbox"
-    return of_box if is_box else float(one.shape.get_area())
+    return None if is_box else float(one.shape.get_area())
 
 
 def _is_number(value: Any) -> bool:
@@ -151,14 +143,9 @@ class ImageClassificationBase(TfDetectionApiBase):
     NAME = "tf_image_classification"
     FIRST_ID = 0
 
-    def _mapping_of(self, shards: ReadableShards) -> FieldMapping | None:
-        with contextlib.suppress(TfodError):  # of an unknown layout, which the first record says
-            mapping = shards.field_mapping(shards.paths[0])
-            return None if mapping.box else mapping
-        return None
-
-    def _detections(self, examples: ExampleBatch) -> Detections:
-        return Detections(examples, self._field_mapping or FieldMapping(), _REPEATING)
+    def _mapping_of(self, shards: ReadableShards, path: str) -> FieldMapping | None:
+        mapping = super()._mapping_of(shards, path)
+        return mapping if mapping and not mapping.box else None
 
     def _is_of_format(self, found: Detections) -> np.ndarray:
         return np.full(len(found), self._field_mapping is not None)

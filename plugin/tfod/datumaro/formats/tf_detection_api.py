@@ -32,13 +32,7 @@ from tfod.detection.images.source_ids import (
 )
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.example.example import (
-    bytes_feature,
-    encode_example,
-    float_feature,
-    int64_feature,
-    text_feature,
-)
+from tfod.formats.layouts.roboflow import encode
 
 _NO_PLACE = "not written, Roboflow's records have no place for them"
 
@@ -87,7 +81,7 @@ class TfDetectionApiExporter(ShardExporter):
         detection = self._detection(item)
         if self._is_roboflow:
             _count_lost(detection, self._losses[_NO_PLACE])
-            return (_encode_as_roboflow(detection),)
+            return (encode(detection),)
         return (encode_detection(detection),)
 
     def _detection(self, item: Any) -> Detection:
@@ -159,22 +153,6 @@ class TfDetectionApiExporter(ShardExporter):
             areas = ENCLOSED, OUTLINES
             losses = [one + hint if one.startswith(areas) else one for one in losses]
         return losses
-
-
-def _encode_as_roboflow(detection: Detection) -> bytes:
-    """An image with the eleven keys of Roboflow's records, in alphabetical order."""
-    features = {
-        keys.ENCODED: bytes_feature([bytes(detection.encoded or b"")]),
-        keys.FILENAME: bytes_feature([(detection.filename or "").encode()]),
-        keys.FORMAT: bytes_feature([(detection.format or "").encode()]),
-        keys.HEIGHT: int64_feature([detection.height or 0]),
-        keys.WIDTH: int64_feature([detection.width or 0]),
-        keys.CLASS_TEXT: text_feature(detection.class_text or ()),
-        keys.CLASS_LABEL: int64_feature(detection.class_label or ()),
-    }
-    for side, key in enumerate(keys.BOX):
-        features[key] = float_feature(detection.boxes[:, side])
-    return encode_example(dict(sorted(features.items())))
 
 
 def _count_lost(detection: Detection, lost: Counter[str]) -> None:

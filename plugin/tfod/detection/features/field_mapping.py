@@ -92,12 +92,17 @@ KERAS_COCO = FieldMapping.only(
 
 SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
+    filename=keys.FILENAME,
+    source_id=keys.SOURCE_ID,
     format=keys.FORMAT,
     height=keys.HEIGHT,
     width=keys.WIDTH,
     image_class_label=keys.IMAGE_CLASS_LABEL,
 )
-"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample."""
+"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample.
+
+Other scripts add names and ids of images.
+"""
 
 IMAGE_CLASSIFICATION = FieldMapping.only(
     encoded="image_raw", height="height", width="width", image_class_label="label"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -39,7 +39,7 @@ class Classes:
         self.label_maps = label_maps
         self.unknown_ids: set[tuple[str, int]] = set()
         self._notes: list[str] = []
-        self._changes: dict[str, dict[str, None]] = {}
+        self._changes: dict[str, None] = {}
         self._files = {id(label_map): file for file, label_map in label_maps.items()}
         self._base = base
         self._table = ClassTable()
@@ -111,9 +111,20 @@ class Classes:
 
     def notes(self) -> list[str]:
         """What was changed in records and label maps to make one list, as sentences."""
+        unused, changes = dict[str, None](), defaultdict[str, list[str]](list)
+        for file, label_map in self.label_maps.items() if any(self.label_maps) else ():
+            for item in label_map.items:
+                label = self._ids.get(self._scopes[id(label_map)].by_text[item.class_name])
+                if label is None:
+                    unused[repr(item.class_name)] = None
+                elif label != item.id:
+                    changes[file].append(_change(item.class_name, item.id, label))
+        if self._changes:
+            changes["records without a label map"] = [*self._changes]
         return [
             *self._notes,
-            *(f"{file}: {_listed([*changes])}" for file, changes in self._changes.items()),
+            *(f"{file}: {_listed(some)}" for file, some in changes.items()),
+            *[f"classes that no record has, left out: {_listed([*unused])}"] * bool(unused),
             *(
                 f"{count} object{'s' * (count != 1)} of the class {one.text!r:.81} had the id "
                 f"{one.label} of another; the text was followed"
@@ -135,14 +146,11 @@ class Classes:
         """Note an id that is another now, or that only a guess would explain."""
         if label is None:
             return
-        file = self._files.get(id(scope.label_map), "records without a label map")
-        new = self._ids[number]
-        if file and new != label and scope.by_id.get(label, number) == number:
-            change = f"the id of {text or self._items[new].class_name!r} is {new} and was {label}"
-            self._changes.setdefault(file, {})[change] = None
+        if scope.label_map is None and label != self._ids[number]:
+            self._changes[_change(text or str(label), label, self._ids[number])] = None
         is_certain = label and not (scope.label_map or self.label_maps or self._base)
         if not text and label not in scope.by_id and not is_certain:
-            self.unknown_ids.add((file if scope.label_map else "", label))
+            self.unknown_ids.add((self._files.get(id(scope.label_map), ""), label))
 
     def _keep(self, number: int) -> int:
         """The id of a provisional class."""
@@ -174,6 +182,10 @@ class Classes:
                 what = f"{name} differs between label maps, the first is kept"
                 self._notes.append(f"{item.class_name}: {what}")
         return replace(item, **more)
+
+
+def _change(name: str, old: int, new: int) -> str:
+    return f"the id of {name!r} is {new} and was {old}"
 
 
 def _listed(names: Sequence[str]) -> str:

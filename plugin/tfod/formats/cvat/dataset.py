@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -33,29 +32,10 @@ from tfod.formats.cvat.shapes import (
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
 from tfod.formats.numbers import DECIMALS
 from tfod.formats.options import OddBoxes, Options, Problems
-from tfod.formats.reading.documents import (
-    MEMBER,
-    begins_with,
-    is_zip,
-    open_xml,
-)
 from tfod.formats.reading.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
 from tfod.formats.reading.objects import KnownClasses, Reading, sound_boxes
 from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
-
-
-def is_at(path: str) -> bool:
-    """Whether a path is CVAT's XML, a zip that holds it, or its folder."""
-    file = _document(path)
-    try:
-        with open_xml(file) as (stream, _):
-            return begins_with(stream, "annotations")
-    except TfodError:  # it is none
-        return False
-
-
-def _document(path: str) -> str:
-    return os.path.join(path, MEMBER) if os.path.isdir(path) else path
+from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_file
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -64,12 +44,13 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         TfodError: it is something else, or a frame has no image.
     """
-    file = _document(source)
+    default = os.path.join(source, CVAT_FILE) if os.path.isdir(source) else source
+    file = find_cvat_file(SourceFiles.at(source)) or default
     parts = read_cvat_xml(file)
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first
     labels = list(meta.labels)
-    classes = KnownClasses.find(options.label_map, os.path.dirname(file), lambda: labels, file)
+    classes = KnownClasses.find(options, os.path.dirname(file), lambda: labels, file)
     clip = options.odd_boxes is not OddBoxes.KEEP
     builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
     problems = Problems(options)
@@ -105,8 +86,6 @@ def read(source: str, options: Options) -> Dataset:
 
 def _image_files(file: str, options: Options) -> ImageFiles:
     named = options.images
-    if named is None and is_zip(file):
-        return ImageFiles(["images", ""], zipfile.ZipFile(file))
     above = os.path.dirname(file)
     folders = [named] if named else [os.path.join(above, "images"), above]
     return ImageFiles(folders, root=options.unpacked)
@@ -189,7 +168,7 @@ class Writer(FormatWriter):
         self._count = 0
         self._subsets: list[str] = []
         self._kinds: dict[str, dict[str, str]] = {}
-        self.documents.append(os.path.join(folder, MEMBER))
+        self.documents.append(os.path.join(folder, CVAT_FILE))
 
     def begin(self, subset: str) -> None:
         self._subsets.append(subset)
@@ -254,6 +233,8 @@ class Writer(FormatWriter):
                 continue
             if kinds.setdefault(name, kind) != kind:
                 kinds[name] = "text"
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)  # as CVAT writes it
             found.append((name, str(value).lower() if kind == "checkbox" else str(value)))
         return tuple(found)
 

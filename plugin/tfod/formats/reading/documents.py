@@ -17,28 +17,24 @@ import math
 import os
 import posixpath
 import re
-import zipfile
-import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import ShardError, TfodError, how_to_install
+from tfod.sources.format_recognition import CVAT_FILE
+from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.urls import is_zip
+from tfod.tfrecord.storage.zip_entry import ZipEntry
 
-MEMBER = "annotations.xml"
-_MOST_BYTES = 4 << 30
-_MOST_RATIO = 200  # CVAT's own documents are packed to a tenth or a fiftieth
-_RATIO_FROM = 4 << 20
 _LONGEST_PARSED = 64 << 20
 """Bytes of a document that is held whole; the annotations of one image have some thousand."""
 _MOST_HELD = 2_000_000
 """Elements and attributes in one child of the root, which is held whole: some 400 MB. A track has
 ten in each frame."""
-_BEGINNING = 2048
 _LONGEST_QUOTE = 40
 _LONGEST_VALUE = 60
 _CAPITALS = re.compile(rb"<[/\w]*[A-Z]")
-_ZIP_SIGNATURE = b"PK\x03\x04"
 
 
 _SAFE = {
@@ -52,66 +48,48 @@ _SAFE = {
 }
 
 
-def is_zip(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts as a zip with an entry does.
-
-    Raises:
-        TfodError: it cannot be read.
-    """
-    with reading(os.fspath(path)), open(path, "rb") as file:
-        return file.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
-
-
 @contextlib.contextmanager
 def open_xml(path: str, called: str = "") -> Iterator[tuple[Any, str]]:
     """Open an XML file, or the ``annotations.xml`` of a zip, as a stream and its name.
 
-    ``called`` is what messages call the file, where that is not its path.
+    ``called`` is what messages call the file instead of its path.
 
     Raises:
-        TfodError: the file cannot be read, or the zip holds no such file or several.
+        TfodError: the file cannot be read, or the zip has no such file or several.
     """
-    if not is_zip(path):
+    if not (os.path.isfile(path) and is_zip(path)):
         with reading(path), Path(path).open("rb") as file:
             yield file, path
         return
     shown = called or path
-    with reading(shown), zipfile.ZipFile(path) as archive:
-        entry = _the_member(archive, shown)
-        name = f"{shown}, {entry.filename}"
-        most = min(_MOST_BYTES, max(_RATIO_FROM, _MOST_RATIO * entry.compress_size))
-        if entry.file_size > most:  # no more than this is unpacked of it
-            raise TfodError(
-                f"{name} unpacks to more than {most:,} bytes, as a decompression bomb "
-                "does; export the task again, and pass annotations.xml itself if it is that large"
-            )
-        with reading(name), archive.open(entry) as stream:
-            yield stream, name
+    try:
+        content = sound_content(path)
+        entry = _cvat_entry(content.entries.values(), shown)
+        require_readable(entry, content)
+        with reading(shown), entry.open() as stream:
+            yield stream, f"{shown}, {entry.shown}"
+    except ShardError as error:
+        raise TfodError(str(error).replace(path, shown)) from None
 
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """What the system or a zip says of a file that cannot be read becomes a TfodError."""
+    """What the system says of a file that cannot be read becomes a TfodError."""
     try:
         yield
     except OSError as error:
         raise TfodError(f"{name} cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise TfodError(f"{name} is a damaged zip ({error}); export it again") from None
-    except RuntimeError as error:
-        # How the zipfile module says encrypted, and a compression it does not know.
-        raise TfodError(f"{name} cannot be unpacked ({error}); pack it without") from None
 
 
-def _the_member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
-    found = [one for one in archive.infolist() if posixpath.basename(one.filename) == MEMBER]
+def _cvat_entry(entries: Iterable[ZipEntry], path: str) -> ZipEntry:
+    found = [one for one in entries if posixpath.basename(one.inside) == CVAT_FILE]
     if not found:
-        raise TfodError(f"{path} holds no {MEMBER}; export the task as CVAT for images 1.1")
-    depth = min(one.filename.count("/") for one in found)
-    nearest = [one for one in found if one.filename.count("/") == depth]
+        raise TfodError(f"{path} holds no {CVAT_FILE}; export the task as CVAT for images 1.1")
+    depth = min(one.inside.count("/") for one in found)
+    nearest = [one for one in found if one.inside.count("/") == depth]
     if len(nearest) > 1:
-        names = ", ".join(one.filename for one in nearest[:3])
-        raise TfodError(f"{path} holds several {MEMBER} ({names}); name one task's file")
+        names = ", ".join(one.shown for one in nearest[:3])
+        raise TfodError(f"{path} holds several {CVAT_FILE} ({names}); name one task's file")
     return nearest[0]
 
 
@@ -176,11 +154,6 @@ def parse(path: str) -> Any:
         for one in tree.iter("*"):
             one.tag = one.tag.lower()
     return tree.getroot()
-
-
-def begins_with(stream: IO[bytes], root: str) -> bool:
-    """Whether a stream looks like XML of some root, by its first letters alone."""
-    return re.search(rf"<{root}[\s/>]".encode(), stream.read(_BEGINNING)) is not None
 
 
 def number_in(element: Any, tag: str, path: str, *, finite: bool = True) -> float:

@@ -92,7 +92,7 @@ class KnownClasses:
     @classmethod
     def find(
         cls,
-        named: str | None,
+        options: Options,
         folder: str,
         names: Callable[[], Iterable[str]],
         origin: str,
@@ -101,7 +101,7 @@ class KnownClasses:
         """The label map that was named, that lies in a folder, or that is made of names.
 
         Args:
-            named: a file, or the name of one that tfod ships.
+            options: name a label map, or the folder that was named.
             folder: of the source, whose label map has the ids that classes once had.
             names: of all classes, in their order.
             origin: where these are from, for messages.
@@ -110,11 +110,13 @@ class KnownClasses:
         Raises:
             LabelMapError: a file is no label map.
         """
-        if named is not None:
+        if (named := options.label_map) is not None:
             label_map, notes = load_label_map(named)
             return cls(label_map, named, tuple(notes), named)
         found = list(dict.fromkeys(names()))
         beside, several = find_in_folder(folder or os.curdir, "")
+        if not beside and not several and options.source:
+            beside, several = find_in_folder(options.source, "")
         unused = [f"several label maps are there, none was used: {', '.join(several)}"]
         if beside is not None:
             label_map, notes = read_label_map(beside)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from tfod.errors import TfodError
@@ -21,6 +21,8 @@ from tfod.tfrecord.storage.urls import folder_of, name_of
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
 EXTENSION = ".tfrec"
 """Of the names that say how many records are in a file."""
+RECIPE_RECORDS = 4096
+"""Records of a file whose name says so: ``n_samples`` of the Keras recipe."""
 SPLITS = frozenset(
     ("train", "training", "trainval", "valid", "validation", "val", "test", "testing")
 )
@@ -69,12 +71,11 @@ class ShardName(NamedTuple):
 
 def stated_name(path: str) -> ShardName:
     """What the name of a shard states by itself."""
-    name = name_of(path)
-    plain = _without_compression(name)
+    plain = _without_compression(name_of(path))
     if match := _NUMBERED.fullmatch(plain):
         stem = match["stem"] + (match["early"] or "") * bool(match["late"])
         return ShardName(stem, int(match["number"]), int(match["total"]))
-    if match := _COUNTED.fullmatch(name):
+    if match := _COUNTED.fullmatch(plain):
         stem = _NO_SUBSET if match["stem"] in ("", _NO_STEM) else match["stem"]
         return ShardName(stem, int(match["number"]), records=int(match["records"]))
     return ShardName(os.path.splitext(plain)[0])
@@ -246,11 +247,11 @@ def missing_of_sets(paths: list[str], most: int = MOST_MISSING) -> list[str]:
     return missing
 
 
-def file_names(subset: str, records: Sequence[int]) -> list[str]:
-    """Names for the files of a subset with so many records each.
+def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
+    """Return names for so many files of a subset, which are full except for the last.
 
-    The recipe knows no subsets and calls its files ``file_00-4096.tfrec``; those of a subset have
-    its name in front instead: ``train_00-4096.tfrec``.
+    The Keras recipe knows no subsets and calls its files ``file_00-4096.tfrec``; those of a subset
+    have its name in front instead: ``train_00-4096.tfrec``.
 
     Raises:
         TfodError: the subset is called as the files without one are.
@@ -258,4 +259,5 @@ def file_names(subset: str, records: Sequence[int]) -> list[str]:
     if subset == _NO_STEM:
         raise TfodError(f"a subset called {subset!r} looks like none here; give it another name")
     stem = _NO_STEM if subset == _NO_SUBSET else stem_of_subset(subset)
-    return [f"{stem}_{number:02d}-{count}{EXTENSION}" for number, count in enumerate(records)]
+    sizes = [RECIPE_RECORDS] * (count - 1) + [records - RECIPE_RECORDS * (count - 1)]
+    return [f"{stem}_{number:02d}-{size}{EXTENSION}" for number, size in enumerate(sizes)]

@@ -61,11 +61,13 @@ class ShardSet:
         subset: the subset's name.
         paths: the files, in the order of their numbers.
         missing: names of the files that the numbering promises and that are not there.
+        stem: what files made of them are called; empty for the name of the first file.
     """
 
     subset: str
     paths: tuple[str, ...]
     missing: tuple[str, ...] = ()
+    stem: str = ""
 
 
 @dataclass(frozen=True)
@@ -248,15 +250,19 @@ def looks_like_shard(path: str, head_of: Callable[[str], bytes] = _first_bytes_o
     return is_record_header(head) and head.startswith(b"\n", HEADER_BYTES)
 
 
-def files_below(folder: str) -> Iterator[str]:
-    """Paths of the files in a folder and the three levels below it, hidden ones left out."""
-    level = [folder]
-    for _ in range(_MAX_DEPTH + 1):
-        below: list[str] = []
-        for where in level:
+def files_below(folder: str, max_depth: int = _MAX_DEPTH) -> Iterator[str]:
+    """Paths of the files in a folder and the levels below it, hidden ones left out.
+
+    Links to folders are followed, except for those that lead back.
+    """
+    level = [(folder, frozenset((os.path.realpath(folder),)))]
+    for _ in range(max_depth + 1):
+        below: list[tuple[str, frozenset[str]]] = []
+        for where, above in level:
             for entry in _entries(where):
                 if entry.is_dir():
-                    below.append(entry.path)
+                    real = os.path.realpath(entry.path)
+                    below += [] if real in above else [(entry.path, above | {real})]
                 # Opening a pipe waits for a writer, and a device never ends.
                 elif entry.is_file():
                     yield entry.path

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfod.errors import ShardError
+from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import looks_like
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.storage.urls import is_zip
@@ -187,7 +188,7 @@ class _Source(io.FileIO):
 
 def _what_it_is(archive: str, error: Exception) -> str:
     with open(archive, "rb") as file:
-        head = file.read(16)
+        head = file.read(HEAD_BYTES)
         size = file.seek(0, os.SEEK_END)
     if not size:
         return "it is empty (0 bytes)"
@@ -349,8 +350,10 @@ def find_entry(path: str) -> ZipEntry | None:
     return entry
 
 
-def require_readable(entry: ZipEntry, content: ZipContent) -> None:
+def require_readable(entry: ZipEntry, content: ZipContent, archive: str = "") -> None:
     """Refuse an entry that is damaged, hostile or packed in a way that is not read.
+
+    ``archive`` is what messages call the zip, if not by its path.
 
     Raises:
         ShardError: it is; the message says why.
@@ -358,7 +361,7 @@ def require_readable(entry: ZipEntry, content: ZipContent) -> None:
     refused = content.refused.get(entry.path)
     if refused is not None:
         cause = f"entry {entry.shown} is not read: {refused.cause}"
-        raise ShardError(cause, shard=entry.archive, fix=SEE)
+        raise ShardError(cause, shard=archive or entry.archive, fix=SEE)
 
 
 def files_in(folder: str) -> Sequence[str]:

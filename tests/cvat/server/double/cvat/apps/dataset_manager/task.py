@@ -54,6 +54,7 @@ def _replacing(task: Task, job_id: int, old: Annotations, import_mode: str) -> I
 
     from cvat.apps.engine import tables
 
+    tables.reset()
     tables.store(task, job_id, old)
     with database.atomic():
         if import_mode == REPLACE:
@@ -126,13 +127,20 @@ def export(
     """Export a task, a job or a project into a file."""
     from cvat.apps.dataset_manager.bindings import JobData, ProjectData, TaskData
     from cvat.apps.dataset_manager.formats.registry import make_exporter
+    from cvat.apps.engine import tables
 
+    tables.reset()
     if isinstance(instance, Project):
         data: Any = ProjectData(instance)
+        for task in instance.tasks:
+            tables.store(task, task.id, task.annotations)
     elif isinstance(instance, Job):
         data = JobData(instance.task.annotations, instance)
+        own = instance.task.annotations.within(instance.start, instance.stop)
+        tables.store(instance.task, instance.id, own)
     else:
         data = TaskData(instance.annotations, instance)
+        tables.store(instance, 1, instance.annotations)
     exporter = make_exporter(format_name)
     with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
         exporter(file, temp_dir, data, save_images=save_images)

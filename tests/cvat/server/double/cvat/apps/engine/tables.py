@@ -61,13 +61,17 @@ class TrackedShape(_Table):
 TABLES = (TaskRow, SegmentRow, JobRow, LabeledImage, LabeledShape, LabeledTrack, TrackedShape)
 
 
-def store(task: Task, job_id: int, annotations: Annotations) -> None:
-    """Put what would be replaced into the tables, under one job, or that of ground truth."""
+def reset() -> None:
+    """Make the tables, empty."""
     if TaskRow._meta.db_table not in connection.introspection.table_names():
         with connection.schema_editor() as editor:
             for table in TABLES:
                 editor.create_model(table)
     TaskRow.objects.all().delete()
+
+
+def store(task: Task, job_id: int, annotations: Annotations) -> None:
+    """Put annotations into the tables, under one job, or that of ground truth."""
     segment = SegmentRow.objects.create(task=TaskRow.objects.create(id=task.id))
     job = JobRow.objects.create(id=job_id, segment=segment)
     truth = JobRow.objects.create(id=job_id + 1000, segment=segment, type="ground_truth")

@@ -1,0 +1,103 @@
+"""Shards as Roboflow exports them: ``train/ valid/ test/``, each with its label map.
+
+The layout is read off Roboflow's exports of 2020 to 2024.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from tfod.detection import keys
+from tfod.detection.detection import Detection
+from tfod.detection.labels.label_map import LabelMap, quoted
+from tfod.errors import TfodError
+from tfod.example.example import (
+    bytes_feature,
+    encode_example,
+    float_feature,
+    int64_feature,
+    text_feature,
+)
+from tfod.formats import shards
+from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stem_of_subset
+from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
+from tfod.tfrecord.writer import ShardLayout
+from tfod.version import __version__
+
+DEFAULT_NAME = "Objects"
+"""Roboflow's name for the annotations of a project without a name for them."""
+_FOLDERS = {"val": "valid", "validation": "valid"}
+
+
+def folder_of(subset: str, others: Iterable[str] = ()) -> str:
+    """Return the name of a subset's folder.
+
+    Raises:
+        TfodError: another subset, which is written already, has taken it.
+    """
+    folder = _FOLDERS.get(subset, stem_of_subset(subset))
+    for other in others:
+        if other != subset and folder_of(other) == folder:
+            raise TfodError(
+                f"the subsets {other!r} and {subset!r} would both be written to {folder}/; "
+                "rename one of them"
+            )
+    return folder
+
+
+def texts_beside(
+    label_map: LabelMap, subsets: Iterable[str], name: str = DEFAULT_NAME
+) -> dict[str, str]:
+    """Return the note that says what an export is, and each subset's label map, by path."""
+    spelt = "".join(  # four spaces, double quotes, commas, display names
+        f"item {{\n    name: {quoted(item.class_name)},\n    id: {item.id},\n"
+        f"    display_name: {quoted(item.display_name or item.class_name)}\n}}\n"
+        for item in label_map.items
+    )
+    note = (
+        f"Written by tfod {__version__} in the layout of Roboflow's TFRecord export.\n"
+        "Roboflow has not made these files.\n"
+    )
+    file = stem_of_subset(name) + "_label_map.pbtxt"
+    label_maps = {os.path.join(folder_of(subset), file): spelt for subset in subsets}
+    return {ROBOFLOW_NOTE: note, **label_maps}
+
+
+def encode(detection: Detection) -> bytes:
+    """Write an image with the eleven keys of Roboflow's records, in alphabetical order."""
+    features = {
+        keys.ENCODED: bytes_feature([bytes(detection.encoded or b"")]),
+        keys.FILENAME: bytes_feature([(detection.filename or "").encode()]),
+        keys.FORMAT: bytes_feature([(detection.format or "").encode()]),
+        keys.HEIGHT: int64_feature([detection.height or 0]),
+        keys.WIDTH: int64_feature([detection.width or 0]),
+        keys.CLASS_TEXT: text_feature(detection.class_text or ()),
+        keys.CLASS_LABEL: int64_feature(detection.class_label or ()),
+    }
+    for side, key in enumerate(keys.BOX):
+        features[key] = float_feature(detection.boxes[:, side])
+    return encode_example(dict(sorted(features.items())))
+
+
+class Writer(shards.Writer):
+    """Writes one shard of each subset, with its label map, into a folder."""
+
+    LAYOUT = "roboflow"
+
+    def begin(self, subset: str) -> None:
+        name = os.path.join(folder_of(subset, self._writers), DEFAULT_NAME + SHARD_EXTENSIONS[0])
+        self._writers[subset] = self._output.add_subset(subset, ShardLayout(), lambda _: [name])
+
+    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
+        return (encode(one),)
+
+    def _add_label_map(self, name: str, content: bytes) -> None:
+        """Leave it to :meth:`finish`, which writes one into each folder."""
+
+    def finish(self, label_map: LabelMap) -> None:
+        texts = texts_beside(label_map, self._writers)
+        for name, text in texts.items():
+            self._output.add_text(name, text.encode())
+        self.label_map_file = [*texts][-1]
+        super().finish(label_map)

@@ -1,0 +1,220 @@
+"""The rules for images: what fires, and what only nearly does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageFile
+from tfod.checker.check import check_sources
+from tfod.checker.finding import Severity
+from tfod.checker.records.images import ImageFacts, looks_like, strict_pillow, why_not_decoded
+from tfod.detection.images.image import ImageHeader, read_image_header
+from tfod.errors import TfodError
+
+from tests.image_kinds import exif_block, image_of, png, saved, with_segment
+from tests.image_rules import problems_by_code
+from tests.mutants.sound import flip, jpeg, shard, with_boxes
+
+JPEG = ImageHeader("jpeg", 100, 200, 3, 8, 1, True, "")
+
+
+def facts(header: ImageHeader | None = JPEG, **declared: object) -> ImageFacts:
+    return ImageFacts(-1 if header else 0, header, **declared)
+
+
+def of(data: bytes, **declared: object) -> ImageFacts:
+    return facts(read_image_header(data, 0, len(data)), **declared)
+
+
+RAW = {"declared_height": 10, "declared_width": 20}
+TURNED = JPEG._replace(orientation=6)
+EXCHANGED = {"declared_height": 200, "declared_width": 100}
+OF_TENSORFLOW = {
+    "jpeg 12 bits": "12 bits",
+    "jpeg lossless": "lossless",
+    "jpeg two components": "2 channels",
+    "jpeg without height": "leaves out",
+    "png apple": "CgBI",
+    "gif": "frames x height",
+    "bmp 1 bits": "1 bits a pixel",
+    "bmp 16 bits": "16 bits a pixel",
+    "bmp rle": "compressed",
+    "bmp 24 bits os2": "OS/2",
+    "bmp bytes after the end": "after its pixels",
+    "tiff RGB": "does not know TIFF",
+}
+"""tests/training/tensorflow asks TensorFlow; here is what the messages say."""
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        (ImageFacts(77), "IMG002", "the 77 bytes are not an image that can be read"),
+        (ImageFacts(77, looks_like="HTML"), "IMG002", "they look like HTML"),
+        *((ImageFacts(200 * n, **RAW), "IMG002", f"pixels, 10 x 20 x {n}") for n in (1, 3, 4)),
+        *(
+            (facts(declared_format=name), code, f"says {name!r}, the bytes are a JPEG")
+            for code, names in (("IMG004", "png PNG jpeg2000 peg"), ("IMG014", "raw RAW"))
+            for name in names.split()
+        ),
+        *((of(image_of(kind)), "IMG005", words) for kind, words in OF_TENSORFLOW.items()),
+        (facts(JPEG._replace(format="webp", channels=4)), "IMG005", "WebP"),
+        (facts(JPEG._replace(format="bmp", height=20000, width=20000)), "IMG005", "too large"),
+        (facts(declared_height=100, declared_width=201), "IMG006", "say 100 x 201, the image is 1"),
+        (facts(declared_height=7), "IMG006", "image/height says 7,"),
+        (facts(declared_width=7), "IMG006", "image/width says 7,"),
+        (facts(**EXCHANGED), "IMG006", "height and width are exchanged"),
+        (facts(TURNED, **EXCHANGED), "IMG006", "as after applying the EXIF orientation 6"),
+        *((facts(declared_width=n), "IMG012", f"image/width is {n}") for n in (0, -1)),
+    ],
+)
+def test_what_is_said(said: ImageFacts, code: str, words: str) -> None:
+    found = problems_by_code(said)
+    assert words in found[code].message
+    assert not {"IMG004", "IMG006"} & found.keys() - {code}
+
+
+@pytest.mark.parametrize("name", ["jpeg", "jpg", "JPG", ".jpg", "image/jpeg", "jpe", "", None])
+def test_nothing_is_said(name: str | None) -> None:
+    assert not problems_by_code(facts(declared_format=name))
+    raw = ImageFacts(400, declared_height=10, declared_width=20)  # of two channels
+    assert "raw" not in problems_by_code(raw)["IMG002"].message
+
+
+def test_what_to_do_in_this_case() -> None:
+    assert "Encode the pixels" in problems_by_code(ImageFacts(200, **RAW))["IMG002"].fix
+    problem = problems_by_code(facts(declared_format="png"))["IMG004"]
+    assert (problem.feature, problem.value) == ("image/format", "png")
+    assert problem.fix == "Write 'jpeg' into image/format."
+    assert "Exchange" in problems_by_code(facts(**EXCHANGED))["IMG006"].fix
+    assert "exif_transpose" in problems_by_code(facts(TURNED, **EXCHANGED))["IMG006"].fix
+
+
+class TestOrientation:
+    def test_the_size_of_the_turned_image_is_an_error(self) -> None:
+        problem = problems_by_code(facts(TURNED, **EXCHANGED))["IMG007"]
+        assert problem.case == "turned"
+        assert "the record's size is that of the turned image, 200 x 100" in problem.message
+        for size in ((100, 200), (None, None), (200, 200)):
+            how = dict(zip(("declared_height", "declared_width"), size, strict=True))
+            assert problems_by_code(facts(TURNED, **how))["IMG007"].case == ""
+        upside_down = facts(JPEG._replace(orientation=3), **EXCHANGED)
+        assert problems_by_code(upside_down)["IMG007"].case == ""
+
+    @pytest.mark.parametrize(
+        ("boxes", "is_error"),
+        [
+            ([(0.1, 0.2, 0.4, 1.8)], True),
+            ([(0.1, 0.2, 0.4, 1.8), (0, 0, 0.1, 0.1)], True),
+            ([(0.1, 0.2, 0.6, 1.8)], False),  # fits neither
+            ([(0.1, 0.2, 0.4, 1.8), (0, 0, 0.9, 0.1)], False),  # nor do these together
+            ([(0.1, 0.2, 0.4, 0.9)], False),  # fits both
+            ([(0.1, 0.2, 0.4, 1.01)], False),  # carelessness
+            ([(float("nan"), 0.2, 0.4, 1.8)], False),
+            ([(-0.5, 0.2, 0.4, 1.8)], False),
+            ([], False),
+        ],
+    )
+    @pytest.mark.parametrize("orientation", [3, 5, 6, 7, 8])
+    def test_boxes_that_fit_only_the_turned_image_are_an_error(
+        self, tmp_path: Path, boxes: list[tuple[float, ...]], is_error: bool, orientation: int
+    ) -> None:
+        """An image of 40 by 20; another, whose boxes fit both, is only warned of."""
+        exif = with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation))
+        records = with_boxes(boxes, encoded=exif), with_boxes([], encoded=exif, filename="b.jpg")
+        (tmp_path / "a.tfrecord").write_bytes(shard(*records))
+        report = check_sources([str(tmp_path)])
+        (first, second) = [one for one in report.findings if one.code == "IMG007"]
+        is_error = is_error and orientation >= 5
+        assert first.severity is (Severity.ERROR if is_error else Severity.WARNING)
+        assert second.severity is Severity.WARNING
+        assert report.severities["IMG007"] is first.severity
+        assert ("its boxes fit only the turned image, 40 x 20" in first.message) is is_error
+
+
+class TestLooksLike:
+    @pytest.mark.parametrize(
+        ("data", "look"),
+        [
+            (b"", ""),
+            (bytes(20), "all zeros"),
+            (b"\xcc" * 20, "20 times the byte 204"),
+            (b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG with a damaged header"),
+            (png(8, 2)[:20], "a PNG with a damaged header"),
+            (b"\0\0\0\x1cftypavif\0\0\0\0", "an AVIF image"),
+            (b"\0\0\0\x1cftypheic\0\0\0\0", "a HEIC image"),
+            (b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL image"),
+            (b"\xff\x0a\xfa\x7f", "a JPEG XL image"),
+            (b"P6 3 2 255\n", "a PNM image"),
+            (b"\x93NUMPY\x01\0", "a NumPy array"),
+            (b"<!DOCTYPE html><html>", "HTML"),
+            (b"\n <html lang='en'>", "HTML"),
+            (b'<?xml version="1.0"?><svg>', "an SVG drawing"),
+            (b'<?xml version="1.0"?><a>', "XML"),
+            (b'{"error": 404}', "JSON"),
+            (b"PK\x03\x04\x14\0", "a zip archive"),
+            (b"data/images/a b.JPG", "a path"),
+            (b"C:\\images\\x.png", "a path"),
+            (b"https://example.com/a.jpg", "a URL"),
+            (b"/9j/4AAQSkZJRgABAQ==", "an image in base64"),
+            (b"data:image/png;base64,iVBORw0KGgo", "a data URL"),
+            (str(b"\xff\xd8\xff\xe0").encode(), "the text that Python prints for bytes"),
+            ("\xff\xd8\xff\xe0".encode(), "text that was an image"),
+            (b"\xff\xd8\xff\xe0".decode(errors="replace").encode(), "text that was an image"),
+            (b"just some words", "text"),
+            (b"\x01\x02\x03\xfe", ""),
+        ],
+    )
+    def test_looks(self, data: bytes, look: str) -> None:
+        buffer = bytearray(b"<html>" + data + b"\0after")
+        assert looks_like(buffer, 6, 6 + len(data)) == look
+
+    @given(st.binary(max_size=600))
+    def test_any_bytes(self, data: bytes) -> None:
+        looks_like(data, 0, len(data))
+
+
+def failure_of(data: bytes | bytearray | memoryview) -> str:
+    with strict_pillow():
+        return why_not_decoded(data)
+
+
+class TestDecoding:
+    @pytest.mark.parametrize("lenient", [False, True])
+    def test_cut_short(self, lenient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where other code in the process has told Pillow to be lenient."""
+        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
+        data = saved("RGB", "JPEG", (200, 200))
+        failure = failure_of(data[: len(data) // 2])
+        assert "truncated" in failure
+        assert lenient == ImageFile.LOAD_TRUNCATED_IMAGES
+
+    @pytest.mark.parametrize("data", [b"<html></html>", b"%!PS-Adobe-3.0 EPSF-3.0\n%%EOF\n"])
+    def test_no_image(self, data: bytes) -> None:
+        """For PostScript Pillow would call Ghostscript."""
+        assert failure_of(data) == "Pillow finds no image in it"
+
+    def test_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+        assert "more than 200 pixels" in failure_of(saved("RGB", "PNG"))
+
+    def test_a_checksum_in_the_middle_of_a_png(self) -> None:
+        """libpng, and so TensorFlow, stops at it; Pillow does not look."""
+        data = saved("RGB", "PNG")
+        end = data.index(b"IEND") - 8  # of the checksum of the last IDAT
+        assert failure_of(flip(data, end)) == "the checksum of a chunk of the PNG is wrong"
+
+    @given(st.sampled_from(["jpeg RGB", "png P", "gif", "bmp rle", "tiff lzw"]), st.data())
+    def test_any_damage(self, kind: str, data: st.DataObject) -> None:
+        changed = bytearray(image_of(kind))
+        for _ in range(3):
+            changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+        assert isinstance(failure_of(changed), str)
+
+    def test_without_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+        with pytest.raises(TfodError, match=r"pip install '\.\[validator\]'"):
+            failure_of(b"")

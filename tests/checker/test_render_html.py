@@ -1,0 +1,203 @@
+"""The report as a page: self-contained, safe, and with the images."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from tfod.checker.report import Report
+from tfod.checker.reporters.html import ON_THE_PAGE, render_html
+from tfod.checker.reporters.samples import Sample
+from tfod.checker.rules.registry import all_rules
+
+from tests.checker.reports import HOSTILE, found, hostile_report, make_report, sample, some_figures
+from tests.commands import run_python
+from tests.image_kinds import plain_image
+
+pytestmark = pytest.mark.usefixtures("made_up_rules")
+
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and the text; fails on elements that are not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+        self.text = re.sub(r"\s+", " ", " ".join(self.words))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def page(report: Report, *samples: Sample) -> Page:
+    return Page(render_html(report, samples))
+
+
+IMAGE = plain_image((640, 320), 0)
+
+
+def test_verdict_counts_fixes_and_sources() -> None:
+    findings = [found("BOX903", f"box {n} is outside", record=n, offset=9 * n) for n in range(300)]
+    text = page(make_report(findings, most=250, figures=some_figures())).text
+    for words in (
+        "300 errors in at least 250 of 1,204 images",
+        "What to do next Clip boxes to the image.",
+        "error box outside the image Clip boxes to the image. 300 findings",
+        "a.record 3 27 box 3 is outside",
+        "What was checked: 1 file, 1 shard, 1,204 records",
+        "Profile cvat : asked for",
+        "Rule BOX903 , from an issue",
+        "The trainer stops on coordinates above 1.1.",
+        "What to do: Clip boxes to the image.",
+        "245 more findings",
+        "and 50 more findings, not shown here",
+        "автомобиль",
+        "1920 × 1080",
+        "a.record 1.2 MB",
+    ):
+        assert words in text, words
+
+
+def test_a_clean_report_and_an_empty_one() -> None:
+    clean = page(make_report(figures=some_figures()))
+    assert "Valid: 1,204 images, 1 box" in clean.text and "by rule" not in clean.text
+    empty = page(make_report(sources=[]))
+    assert "There were no records" in empty.text and "No file was read" in empty.text
+
+
+def test_the_page_loads_and_runs_nothing() -> None:
+    made = page(hostile_report(), sample(IMAGE, [[0, 0, 1, 1]]))
+    policies = [one["content"] for one in made.all("meta") if "http-equiv" in one]
+    assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+    tags = {name for name, _ in made.elements}
+    assert not tags & {"script", "iframe", "object", "embed", "form", "base", "audio", "video"}
+    assert {"viewport", "color-scheme"} <= {one.get("name") for one in made.all("meta")}
+    for _, attributes in made.elements:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:"))
+    assert "url(" not in render_html(hostile_report())
+
+
+def test_everything_from_the_shard_is_text() -> None:
+    samples = [
+        sample(b"x", [[0, 0, 1, 1]], shard=text, item=text, classes=(text,)) for text in HOSTILE
+    ]
+    html = render_html(hostile_report(), samples)
+    assert all(character == "\n" or character.isprintable() for character in html)
+    text = Page(html).text
+    for hostile in (
+        HOSTILE[0],
+        HOSTILE[1],
+        r"\u202egpj.exe",
+        "{{ 7 * 7 }}{% raw %}",
+        "]]>&amp;<![",
+    ):
+        assert hostile in text
+
+
+def test_an_image_is_shown_with_all_that_was_found_in_it() -> None:
+    findings = [
+        found("LAB906", "x", record=1, item="1.jpg"),
+        *(found("BOX903", f"box {n} is outside", record=1, item="1.jpg") for n in range(3)),
+        found("SET901", "b.record is missing"),
+    ]
+    made = page(make_report(findings), sample(IMAGE))
+    assert len(made.all("image")) == 1
+    # The severest first, and each rule once.
+    assert (
+        "Images with findings 1.jpg error Box outside the image BOX903 × 3 box 0 is outside "
+        "warning Class differs from the map by case or spaces LAB906 x record 1"
+    ) in made.text
+    targets = {one["href"] for one in made.all("a")}
+    assert targets == {"#LAB906", "#BOX903"}
+    assert targets <= {f"#{one['id']}" for one in made.all("div") if "id" in one}
+
+
+def test_four_images_are_seen_at_once_the_severest_first() -> None:
+    codes = ["LAB906"] * 8 + ["SET901"]
+    findings = [found(code, "x", record=n, item=f"{n}.jpg") for n, code in enumerate(codes)]
+    samples = [sample(IMAGE, record=n, item=f"{n}.jpg") for n in range(9)]
+    text = page(make_report(findings), *samples).text
+    assert re.findall(r"(\d)\.jpg (?:error|warning)", text) == list("801234567")
+    assert text.index("5 more images") < text.index("3.jpg warning")
+
+
+def test_damaged_records_are_images_too() -> None:
+    report = make_report([found("BOX903", "x", record=3)._replace(code="TFR004")])
+    assert "1 error in 1 of 1,205 images" in page(report).text
+
+
+def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:
+    boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
+    made = page(make_report(), sample(IMAGE, boxes, classes=("a", "b")))
+    assert "Some of the images" in made.text and "Images with findings" not in made.text
+    names = [one for one in made.all("text") if (one.get("class") or "").startswith("tag-text")]
+    assert len(names) == 2 and " b a 1.jpg record 1" in made.text
+
+
+def test_what_the_page_advises_can_be_done_on_the_page() -> None:
+    """Where a fix names options or settings, the page says what can be done there."""
+    elsewhere = re.compile(r"tfod [^.;]*|Datumaro: [^)]*|zip without --symlinks")  # and so named
+    named = re.compile(r"--[a-z]|TFOD_")
+    fixes = {code: elsewhere.sub("", rule.fix) for code, rule in all_rules().items()}
+    assert {code for code, fix in fixes.items() if named.search(fix)} <= ON_THE_PAGE.keys()
+    assert not [fix for fix in ON_THE_PAGE.values() if named.search(fix)]
+    wrong = found("BOX903", "x", fix="Pass --option.")
+    report = make_report([wrong._replace(code="LAB001")])
+    assert "--option" in render_html(report)
+    on_page = render_html(report, on_page=True)
+    assert ON_THE_PAGE["LAB001"] in on_page and "--option" not in on_page
+
+
+@pytest.mark.parametrize(
+    ("absent", "output"),
+    [("jinja2", "the HTML report needs jinja2"), ("PIL", "decoding images needs Pillow")],
+)
+def test_without_the_extra_it_is_said_in_a_line(absent: str, output: str) -> None:
+    """A fresh process, in which a module cannot be imported."""
+    code = f"""
+import sys
+sys.modules[{absent!r}] = None
+from tests.checker.reports import found, make_report, sample
+from tfod.errors import TfodError
+from tfod.checker.reporters.html import render_html
+from tfod.checker.reporters.text import render_text
+report = make_report([found("BOX903", "x")._replace(code="BOX003")])
+render_text(report, color=False)
+try:
+    render_html(report, [sample(b"x")])
+except TfodError as error:
+    print(error)
+"""
+    said = run_python("-c", code).out
+    assert output in said and "pip install '.[validator]'" in said and said.count("\n") == 1
+
+
+def test_thousands_of_files_do_not_make_a_page_of_files() -> None:
+    made = page(make_report(sources=[f"{number}.record" for number in range(3000)]))
+    assert "0.record and 2,999 more files" in made.text
+    assert "490 more files" in made.text and "and 2,500 more files, not shown here" in made.text

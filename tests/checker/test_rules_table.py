@@ -1,0 +1,102 @@
+"""The table of rules, the pages in docs/rules and the code agree."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+from tfod.checker.finding import FAMILIES
+from tfod.checker.profiles.profile import READY
+from tfod.checker.reporters.wording import changes
+from tfod.checker.rules.registry import all_rules
+
+from tests.commands import Run
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "rules"
+RULES = all_rules()
+
+
+def test_the_pages_are_those_of_the_code() -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in PAGES.iterdir()}
+    assert written == run_path(str(PAGES.parent / "write_rules.py"))["pages"](), "run: make docs"
+
+
+def test_every_code_of_the_sources_is_declared_once() -> None:
+    """Looked for in the sources' own text, past the registry."""
+    declared = Counter(
+        code
+        for path in (ROOT / "plugin" / "tfod").rglob("*.py")
+        for code in re.findall(
+            r'^ *@?\w*rule\(\s*"([A-Z]{3}\d{3}) ', path.read_text(), re.MULTILINE
+        )
+    )
+    assert set(declared) == set(RULES) and set(declared.values()) == {1}
+
+
+def test_every_family_has_rules_in_the_order_of_their_numbers() -> None:
+    """A number that a rule had which is gone is given to no other."""
+    for family in FAMILIES:
+        numbers = [int(code[3:]) for code in RULES if code.startswith(family)]
+        assert numbers == sorted(set(numbers)) and numbers
+
+
+def test_titles_are_unique_and_short() -> None:
+    titles = [rule.title for rule in RULES.values()]
+    assert [title for title, times in Counter(titles).items() if times > 1] == []
+    assert [title for title in titles if len(title) > 60 or title.endswith(".")] == []
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_texts_are_sentences(code: str) -> None:
+    rule = RULES[code]
+    for text in (rule.why, rule.fix):
+        assert text == text.strip() and text.endswith(".") and not text.endswith("..")
+        assert "\n" not in text and "  " not in text
+        assert not text[0].islower() or re.match(r"(tfod |[a-z]+[_./])", text)
+    assert rule.source == rule.source.strip() and rule.source and not rule.source.endswith(".")
+    assert rule.title == rule.title.strip() and rule.title
+
+
+def test_profiles_speak_of_rules_that_exist() -> None:
+    for profile in READY.values():
+        assert set(profile.severities) <= {*FAMILIES, *RULES}, profile.name
+
+
+def test_the_command_lists_all(run: Run) -> None:
+    printed = run("rules").out
+    assert printed.startswith("TFR  framing: the file as a sequence of records\n  TFR001  ")
+    assert max(map(len, printed.splitlines())) <= 80
+    assert re.findall(r"^  ([A-Z]{3}\d{3}) ", printed, re.MULTILINE) == list(RULES)
+
+
+@pytest.mark.parametrize("name", ["IMG001", "img001"])
+def test_the_command_explains_one(name: str, run: Run) -> None:
+    printed, rule = " ".join(run("rules", name).out.split()), RULES["IMG001"]
+    assert printed.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
+    assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in printed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_command_explains_a_family(family: str, run: Run) -> None:
+    printed = run("rules", family.lower()).out
+    codes = [code for code in RULES if code.startswith(family)]
+    assert re.findall(r"^([A-Z]{3}\d{3}),", printed, re.MULTILINE) == codes
+    # Only what has no space to break at may be longer.
+    long = [line for line in printed.splitlines() if len(line) > 80]
+    assert [line for line in long if " " in line.strip()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")]
+)
+def test_a_rule_that_there_is_not(name: str, hint: str, run: Run) -> None:
+    assert f"there is no rule or family {name!r}; {hint}" in run("rules", name).refused()
+
+
+def test_changes_of_a_family_reach_its_rules() -> None:
+    assert "off in image_label" in dict(changes(RULES["BOX001"]))["Profiles"]
+    assert list(changes(RULES["TFR001"])) == []

@@ -1,0 +1,180 @@
+"""``tfod check --pipeline-config``: what the trainers' files say, against the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tfod.checker.references.pipeline import TrainingConfig
+from tfod.errors import TfodError
+
+from tests.commands import Result, Run
+from tests.files import write_files
+from tests.mutants.pipeline import files, masks, pipeline
+from tests.mutants.sound import CAT_BOX, png, shard, with_boxes
+
+# As those of tensorflow/models are written, with what their parsers let pass.
+OF_MODELS = """\
+# SSD with Mobilenet v2
+# Trained on COCO17
+model {
+  ssd {
+    inplace_batchnorm_update: true;
+    num_classes: 0x2,
+    box_coder { faster_rcnn_box_coder { y_scale: 10.0 x_scale: -1e1f } }
+    anchor_generator { ssd_anchor_generator { aspect_ratios: [1.0, 2.0, .5] scales: [] } }
+    image_resizer < keep_aspect_ratio_resizer < min_dimension: 20 max_dimension: 40
+      pad_to_max_dimension: True > >
+    feature_extractor { type: 'ssd_mobilenet' "_v2_keras" }
+  }
+}
+train_config: {
+  fine_tune_checkpoint: "with \\"quotes\\" and # no comment"
+  batch_size: 1
+  data_augmentation_options { random_horizontal_flip { } }
+}
+train_input_reader: {
+  label_map_path: "label_map.pbtxt"
+  tf_record_input_reader { input_path: ["train.tfrecord"] }
+}
+eval_config: { metrics_set: "coco_detection_metrics" batch_size: 1; }
+eval_input_reader: {
+  label_map_path: "label_map.pbtxt"
+  shuffle: false
+  tf_record_input_reader { input_path: "val.tfrecord" }
+}
+[object_detection.protos.more] { anything: 1 }
+"""
+
+
+Check = Callable[..., Result]
+"""The fixture ``check``."""
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Check:
+    """Check a folder's configuration, in the folder, as the trainer is started there."""
+
+    def checked(files: Mapping[str, bytes], *arguments: str) -> Result:
+        write_files(tmp_path, files)
+        monkeypatch.chdir(tmp_path)
+        return run("check", "--pipeline-config", "pipeline.config", *arguments)
+
+    return checked
+
+
+def words_of(done: Result) -> str:
+    return " ".join(done.out.split())
+
+
+def test_the_shards_are_those_that_it_names(check: Check) -> None:
+    done = check({**files(OF_MODELS.encode()), "other.tfrecord": b"not looked at"})
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("VALID") and "Checked: 2 shards, 2 records" in done.out
+    assert "CFG" not in done.out
+    (classes,) = TrainingConfig("pipeline.config").num_classes
+    assert (classes.path, classes.value) == ("model.ssd.num_classes", 2)
+
+
+def test_findings_have_fixes_in_the_words_of_the_file(check: Check) -> None:
+    done = check(files(pipeline(90, both="num_keypoints: 2")), "--format", "json")
+    found = {one["code"]: one for one in json.loads(done.out)["findings"]}
+    assert done.code == 1
+    said = "`model.ssd.num_classes: 90`, but the ids go to 2 ('dog')"
+    assert (found["CFG003"]["severity"], found["CFG003"]["message"]) == ("warning", said)
+    assert found["CFG003"]["fix"] == "Set `model.ssd.num_classes: 2`."
+    assert found["CFG006"]["fix"] == "Set `eval_input_reader.num_keypoints: 0`."
+    assert {one["shard"] for one in found.values()} == {"pipeline.config"}
+
+
+def test_what_is_not_set_has_its_default(check: Check) -> None:
+    mask = png()
+    both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
+    config = pipeline(both="load_instance_masks: true").replace(b"    num_classes: 2\n", b"")
+    words = words_of(check(files(config, *both)))
+    assert "`train_input_reader.mask_type: DEFAULT`, but masks are written as PNG" in words
+    assert "`model.ssd.num_classes: 0`, but the ids go to 2" in words
+
+
+def test_nothing_that_it_names_is_there(check: Check, tmp_path: Path) -> None:
+    alone = {"pipeline.config": pipeline(maps="a\\0*/b")}
+    done = check(alone)
+    assert done.code == 1 and "Checked: 0 shards" in done.out
+    assert "CFG002 error: path leads to no file (4 in 1 file)" in words_of(done)
+    assert f": no file is at {tmp_path}/train.tfrecord" in words_of(done)
+    for kind in ("html", "junit"):
+        printed = check(alone, "--format", kind)
+        assert "CFG002" in printed.out and not printed.err
+
+
+def test_shards_of_the_command_line_stand_in_for_others(check: Check) -> None:
+    """The configuration is of another machine: files that it lacks here stop nothing."""
+    elsewhere = pipeline(1, train="/data/t-?.tfrecord", maps="/data/map.pbtxt")
+    cats = with_boxes([CAT_BOX], name="train.jpg", source_id="1")
+    content = {**files(elsewhere), "t-1.tfrecord": shard(cats)}
+    done = check(content, "t-1.tfrecord", "val.tfrecord")
+    assert done.code == 1
+    assert "CFG002 warning" in words_of(done) and "CFG003 error" in words_of(done)
+    assert "no object for training has the class 'dog'" in words_of(done)
+
+
+@pytest.mark.parametrize(
+    ("path", "severity", "said"),
+    [
+        (r"data\train.record", "error", r'"data\train.record"`: `\t` is a tab; write / in place'),
+        (r"a\new.record", "error", r"`\n` is a line break; write / in place of the b"),
+        (r"a\record", "error", r"`\r` is a carriage return; write / in place of the b"),
+        (r"a\very.record", "error", "a backslash has made a control character; write / in place"),
+        (r"data\\train.record", "warning", "no file is there; write / in place of the b"),
+        (r"data\quiet.record", "warning", "no file is there; write / in place of the b"),
+    ],
+)
+def test_backslashes_of_windows(check: Check, path: str, severity: str, said: str) -> None:
+    """A path with a tab is right on no machine; others may be, where shards stand in for them."""
+    config = pipeline(train=path).replace(b'"val.tfrecord"', b'"/data/val.tfrecord"')
+    done = check(files(config), "val.tfrecord", "--format", "json")
+    (first, *_) = (one for one in json.loads(done.out)["findings"] if one["code"] == "CFG002")
+    assert first["severity"] == severity and said in first["message"]
+    assert done.code == (severity == "error")
+
+
+_NOT_TEXT = ":%s: not protobuf's text format:"
+_BACKSLASH = "a backslash in a text is no part of a path; write / in its place"
+REFUSED = [
+    ("model { ssd { num_classes: 3 }", ":1:30: not protobuf's text format: Expected"),
+    ("model { ssd { num_classes 3 } }", ':1:27: not protobuf\'s text format: Expected ":"'),
+    ("model {\n ssd { num_classes: three } }", ":2:21: not protobuf's text format: Couldn't"),
+    ("model { ssd { num_classes: 9999999999 } }", ":1:28: not protobuf's text format: Value out"),
+    ("model { ssd { num_classes: 3 num_classes: 4 } }", ":1:43: not protobuf's text format: Mess"),
+    ("model: 3", ":1:8: not protobuf's text format: Expected"),
+    ("model { a: 'b }", ": not protobuf's text format: "),
+    ("\xef\xbb\xbfmodel { }", f"{_NOT_TEXT % '1:1'} a byte order mark; save the file as UTF"),
+    ('train_input_reader {\n label_map_path: "C:\\Users" }', f"{_NOT_TEXT % '2:18'} {_BACKSLASH}"),
+    ('train_input_reader { label_map_path: "d\\x" }', f"{_NOT_TEXT % '1:38'} {_BACKSLASH}"),
+    ("", " is not a pipeline.config, which has model"),
+    ("item { id: 1 }", " is not a pipeline.config, which has model"),
+    ("a {" * 20_000, " is not a pipeline.config: maximum recursion"),
+    ("a: '" + "\\" * 50_000, " is too long for a pipeline.config"),
+    ("x" * 300_000, " is too long for a pipeline.config"),
+    ("\xff", " is not a pipeline.config: 'utf-8' codec can't decode byte 0xff"),
+    ("[" * 1000, ":1:2: not protobuf's text format: Expected"),
+    ("model { num_classes: 3 }", " names no shards; name them on the command line, too"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED)
+def test_refused_in_one_line(check: Check, text: str, reason: str) -> None:
+    done = check({"pipeline.config": text.encode("latin-1")})
+    assert done.refused().startswith(f"tfod: pipeline.config{reason}") and not done.out
+
+
+def test_there_is_no_such_file() -> None:
+    with pytest.raises(TfodError, match=r"^no\.config cannot be read: No such file or directory$"):
+        TrainingConfig("no.config")
+
+
+def test_neither_shards_nor_a_configuration(run: Run) -> None:
+    said = "tfod: name what is to be checked: shards, a folder or a zip\n"
+    assert run("check").refused() == said

@@ -1,0 +1,116 @@
+"""Shards in pixels, and shards of other layouts written: by ``convert`` and by Datumaro alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import tfod
+from datumaro.components.dataset import Dataset
+from datumaro.components.errors import DatasetImportError
+from tfod.errors import TfodError
+from tfod.example.example import Example
+
+from tests.commands import Run
+from tests.files import payloads
+from tests.image_kinds import HEIGHT, WIDTH, saved
+from tests.records import encode, image, objects, write_shard
+
+BOX, PIXELS = (0.25, 0.5, 0.5, 1.0), (3.0, 2.0, 20.0, 12.0)
+TAKEN = {
+    "all in pixels": ([PIXELS, PIXELS], 0),
+    "some records in pixels": ([BOX, PIXELS, BOX], 1),
+    "from the first pixel": ([(0.0, 0.0, 34.0, 21.0)], 0),
+    "one that hangs over": ([(-0.5, 0.25, 3.0, 0.5), BOX], None),
+    "out by a bit": ([(0.5, 0.5, 1.2, 1.1)], None),
+    "a corner of a tiny image": ([(0.0, 0.0, 1.0, 1.0)], None),
+}
+
+
+def write(folder: Path, boxes: Sequence[Sequence[float]], **size: int) -> Path:
+    made = [
+        encode(
+            image(f"{number}.png", **(size or {"height": HEIGHT, "width": WIDTH}))
+            | {"image/encoded": saved("RGB", "PNG"), "image/source_id": str(number + 7)}
+            | objects([box], ["cat"], [1])
+        )
+        for number, box in enumerate(boxes)
+    ]
+    return Path(write_shard(folder, "train", *made)).parent
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_boxes_that_look_like_pixels_are_refused(run: Run, tmp_path: Path, case: str) -> None:
+    boxes, record = TAKEN[case]
+    shards = write(tmp_path / "s", boxes)
+    readers: Sequence[Callable[[], object]] = (
+        lambda: list(tfod.read_detections(shards)),
+        lambda: Dataset.import_from(str(shards), "tf_detection_api"),
+    )
+    messages = [run("convert", shards, tmp_path / "out", "--to", "coco").err]
+    for reader in readers:
+        try:
+            messages += [str(reader() and "")]
+        except (TfodError, DatasetImportError) as error:
+            messages.append(str(error.__cause__ or error))
+    codes = run("check", shards, "--for", "datumaro").out
+    if record is None:
+        assert not any(messages) and "BOX005" not in codes
+        return
+    assert all("looks like pixels" in one and f"record {record}" in one for one in messages)
+    assert all("tfod convert --boxes pixels" in one for one in messages) and "BOX005" in codes
+
+
+@pytest.mark.parametrize("size", [{}, {"height": 0, "width": 0}])
+def test_boxes_read_as_pixels(run: Run, tmp_path: Path, size: dict[str, int]) -> None:
+    """By the size of the record, or of the image's header."""
+    shards = write(tmp_path / "s", [PIXELS, (0.0, 0.0, 1.5, 1.0)], **size)
+    run("convert", shards, tmp_path / "o", "--to", "shards", "--boxes", "pixels").succeeded()
+    found = [
+        (one.boxes[0].reshape(2, 2) * (WIDTH, HEIGHT)).reshape(-1).round(4).tolist()
+        for one in tfod.read_detections(tmp_path / "o")
+    ]
+    assert found == [list(PIXELS), [0.0, 0.0, 1.5, 1.0]]
+    for number, other in enumerate((BOX, (100.0, 200.0, 900.0, 800.0))):
+        mixed = write(tmp_path / f"m{number}", [PIXELS, other])
+        line = run("convert", mixed, tmp_path / "p", "--to", "coco", "--boxes", "pixels").refused()
+        assert "record 1" in line and "does not look like pixels" in line
+    voc = tmp_path / "voc"
+    run("convert", tmp_path / "o", voc, "--to", "voc").succeeded()
+    assert "--boxes is for shards" in run("convert", voc, voc / "x", "--boxes", "pixels").refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "exporter", "options"),
+    [
+        ("keras_coco", "train_00-2.tfrec", "tf_keras_coco", {}),
+        ("roboflow", "train/Objects.tfrecord", "tf_detection_api", {"layout": "roboflow"}),
+    ],
+)
+def test_records_are_those_of_datumaros_exporter(
+    run: Run, tmp_path: Path, name: str, file: str, exporter: str, options: dict[str, str]
+) -> None:
+    boxes = [tuple(side / size for side, size in zip(one, (WIDTH, HEIGHT) * 2, strict=True))
+             for one in ((1, 2, 30, 20), (3, 4, 7, 9))]  # fmt: skip
+    coco, ours, theirs = tmp_path / "coco", tmp_path / "ours", tmp_path / "theirs"
+    run("convert", write(tmp_path / "s", boxes), coco, "--to", "coco").succeeded()
+    run("convert", coco, ours, "--to", name).succeeded()
+    dataset = Dataset.import_from(str(coco), "coco")
+    dataset.export(str(theirs), exporter, save_media=True, **options)
+    found, wanted = payloads(ours / file), payloads(theirs / file)
+    assert sorted(found) == sorted(wanted) and len(found) == 2  # Datumaro has another order
+    assert run("check", ours).out.startswith("VALID")
+    assert Example.from_bytes(found[0]).value_count("image_id") == (name == "keras_coco")
+    (line,) = run("convert", ours, tmp_path / "again", "--to", "coco").out.splitlines()[:1]
+    assert "2 images, 2 objects" in line and run("diff", ours, coco, "--ignore", "area").code == 0
+
+
+def test_what_keras_coco_cannot_hold(run: Run, tmp_path: Path) -> None:
+    shards = write(tmp_path / "s", [BOX])
+    write_shard(shards, "val", encode(image("b.png") | {"image/encoded": saved("RGB", "PNG")}))
+    done = run("convert", shards, tmp_path / "k", "--to", "keras_coco")
+    assert "images without an object, for which there is no record: 1" in done.succeeded()
+    assert [one.name for one in (tmp_path / "k").glob("*.tfrec")] == ["train_00-1.tfrec"]
+    for more in (["--set", "val"], ["--no-images"]):
+        assert run("convert", shards, tmp_path / "n", "--to", "keras_coco", *more).refused()
