@@ -110,7 +110,7 @@ def od_api(
             found["groundtruth_boxes"][:, [1, 0, 3, 2]],
             found["groundtruth_classes"],
             found.get("groundtruth_instance_masks"),
-            found["source_id"].decode(),
+            found["source_id"].decode(errors="replace"),  # the decoder itself takes any bytes
             found["groundtruth_keypoints"][..., ::-1] if keypoints else None,
         )
 

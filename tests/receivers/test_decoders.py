@@ -30,7 +30,8 @@ def checked(run: Run, folder: Path, payload: bytes, receiver: str) -> tuple[dict
     """What ``tfod check --for`` counts of a record, and the exit code."""
     (folder / "a.tfrecord").write_bytes(shard(payload))
     (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
-    done = run("check", folder / "a.tfrecord", "--for", receiver, "--format", "json")
+    masks = "--ignore", "BOX023"  # they fill the whole image here
+    done = run("check", folder / "a.tfrecord", "--for", receiver, "--format", "json", *masks)
     return json.loads(done.out)["counts"]["by_code"], done.code
 
 

@@ -34,7 +34,8 @@ _EMPTY = f"a list without values has no dtype; {_MASKS}"
 _EVERYWHERE: Mapping[str, str] = {
     **dict.fromkeys(("BOX002", "BOX003", "BOX005", "BOX006", "IMG007"), _BOXES),
     **dict.fromkeys(("LAB007", "LAB009"), _IDS),
-    **dict.fromkeys(("BOX015", "BOX016", "BOX020", "BOX021"), _MASKS),
+    **dict.fromkeys(("BOX015", "BOX016", "BOX020", "BOX021", "BOX023"), _MASKS),
+    "IMG017": "the image is decoded to black",
     **dict.fromkeys(("EXA013", "LAB019"), _IMPORT),
     "BOX001": _LISTS,
     "EXA002": "it has the bytes of an Example, and is read as one",
