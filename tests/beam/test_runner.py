@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import pytest
 from tfod.beam import Runner, _run_pipeline, _write
+from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
 from tfod.checker.records.examine import Instructions
 from tfod.errors import ShardError, TfodError
@@ -25,7 +26,7 @@ from tfod.sources.resolved import Shard
 from tests.beam.conftest import DIRECT, PROCESSES
 from tests.commands import free_port, wait_until
 
-INSTRUCTIONS = Instructions(READY["tf_detection_api"], frozenset({"TFR001"}))
+INSTRUCTIONS = Instructions(READY["tf_detection_api"], levels_of({}))
 
 
 class RaisingShard(Shard):
