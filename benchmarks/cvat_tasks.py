@@ -25,7 +25,7 @@ def export_from_cvat(count: int) -> Sample:
     """Export a task without images as "TFRecord 1.0", as a worker's process does."""
     import django
 
-    _use_double("tfod.cvat.settings")
+    _use_double("tfod.cvat.django_settings")
     django.setup()
     from cvat.apps.dataset_manager.task import export
 

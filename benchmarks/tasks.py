@@ -80,10 +80,7 @@ def export_files(folder: str, count: int) -> Sample:
 
     items = [
         DatasetItem(
-            path.stem,
-            subset="train",
-            media=Image.from_file(str(path)),
-            annotations=_boxes(BOXES),
+            path.stem, subset="train", media=Image.from_file(str(path)), annotations=_boxes(BOXES)
         )
         for path in sorted(Path(folder).iterdir())[:count]
     ]

@@ -16,15 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from draw_shapes import (
-    Box,
-    Drawing,
-    Shape,
-    all_images,
-    clipped_extent,
-    visible_parts,
-    write_lines,
-)
+from draw_shapes import Box, Drawing, Shape, all_images, clipped_extent, visible_parts, write_lines
 from PIL import Image, ImageDraw
 
 IMAGES = Path(__file__).with_name("shapes_voc") / "JPEGImages"

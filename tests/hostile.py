@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from tfod.kernel import find_records
-from tfod.kernel.result import FoundRecords, WalkEnd
+from tfod.kernel.return_types import FoundRecords, WalkEnd
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.walk import ReadBuffer
 
@@ -153,9 +153,7 @@ _PIECES: dict[str, Callable[[int], bytes]] = {
     "groups_in_records": lambda _: frame(field(1, _NAME) + b"\x2b" * 50 + b"\x2c" * 50),
     "keys_of_records": lambda number: frame(encode({f"k{number}": 1})),
     "equal_names": lambda _: _plain(0),
-    "segments_of_jpegs": lambda _: frame(
-        record(encoded=jpeg()[:2] + b"\xff\xe0\0\0" * 4095),
-    ),
+    "segments_of_jpegs": lambda _: frame(record(encoded=jpeg()[:2] + b"\xff\xe0\0\0" * 4095)),
     "chunks_of_pngs": lambda _: frame(
         record("b.png", encoded=png()[:33] + b"\0\0\0\0eXIf\0\0\0\0" * 4095)
     ),

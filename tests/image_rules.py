@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfod.checker.analysis.encoded_images import ImageFacts
 from tfod.checker.finding import Finding
-from tfod.checker.records.images import ImageFacts
 from tfod.checker.rules.registry import all_rules
 
 

@@ -20,7 +20,8 @@ LIGHT = {
     ),
     # A format is loaded when it is asked for.
     f"from tfod.cli.main import main; main(['convert', {_SHARD!r}, 'x.csv', '--no-images'])": (
-        "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat.dataset PIL lxml"
+        "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat.cvat_for_images "
+        "PIL lxml"
     ),
     "import tfod.sources.resolver, tfod.tfrecord.reader": "fsspec s3fs aiohttp asyncio",
     "import tfod.checker.check, tfod.beam": "apache_beam",

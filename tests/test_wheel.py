@@ -34,7 +34,7 @@ def test_contents(wheel: Path) -> None:
     assert {
         "tfod/__init__.py",
         "tfod/py.typed",
-        "tfod/datumaro/reader.py",
+        "tfod/datumaro/dataset_base.py",
         "tfod/label_maps/coco.pbtxt",
         "tfod_validator/examples/shapes_good.zip",
         "tfod_validator/examples/shapes_broken.zip",

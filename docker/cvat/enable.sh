@@ -13,15 +13,15 @@ tfod_enable() {
     # Settings that somebody chose, for LDAP say, stay: ours add the app to them.
     base=${TFOD_CVAT_BASE_SETTINGS:-${DJANGO_SETTINGS_MODULE:-}}
     case $base in
-    "" | tfod.cvat.settings) base=cvat.settings.production ;;
+    "" | tfod.cvat.django_settings) base=cvat.settings.production ;;
     esac
 
     if reason=$(
         PYTHONPATH=$path TFOD_CVAT_BASE_SETTINGS=$base \
-            python3 -c 'import tfod.cvat.settings, tfod.cvat.apps' 2>&1 >/dev/null
+            python3 -c 'import tfod.cvat.django_settings, tfod.cvat.apps' 2>&1 >/dev/null
     ); then
         export PYTHONPATH=$path TFOD_CVAT_BASE_SETTINGS=$base
-        export DJANGO_SETTINGS_MODULE=tfod.cvat.settings
+        export DJANGO_SETTINGS_MODULE=tfod.cvat.django_settings
         echo "tfod: TFRecord formats of $package, with the settings $base"
     else
         echo >&2 "tfod: no TFRecord formats: ${reason##*$'\n'}"

@@ -20,10 +20,10 @@ from tfod.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tfod.detection.detection import Detection as Detection
-    from tfod.detection.detection import Drawn as Drawn
     from tfod.detection.detection import ImageLabel as ImageLabel
     from tfod.detection.detection import Keypoints as Keypoints
     from tfod.detection.detection import PngMask as PngMask
+    from tfod.detection.detection import ShapeDetails as ShapeDetails
     from tfod.detection.detections import Detections as Detections
     from tfod.detection.encoder import encode_detection as encode_detection
     from tfod.detection.labels.label_map import LabelMap as LabelMap
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from tfod.errors import ShardError as ShardError
     from tfod.errors import ShardsNotFoundError as ShardsNotFoundError
     from tfod.errors import TfodError as TfodError
-    from tfod.example.columns import Column as Column
-    from tfod.example.columns import ExampleBatch as ExampleBatch
     from tfod.example.example import Example as Example
     from tfod.example.example import bytes_feature as bytes_feature
     from tfod.example.example import encode_example as encode_example
     from tfod.example.example import float_feature as float_feature
     from tfod.example.example import int64_feature as int64_feature
+    from tfod.example.example_batch import Column as Column
+    from tfod.example.example_batch import ExampleBatch as ExampleBatch
     from tfod.example.wire import Kind as Kind
     from tfod.sources.reading import decode_detection as decode_detection
     from tfod.sources.reading import find_label_map as find_label_map
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from tfod.tfrecord.writer import write_records as write_records
 
 _NAMES = {
-    "tfod.detection.detection": "Detection Drawn ImageLabel Keypoints PngMask",
+    "tfod.detection.detection": "Detection ImageLabel Keypoints PngMask ShapeDetails",
     "tfod.detection.detections": "Detections",
     "tfod.detection.encoder": "encode_detection",
     "tfod.detection.labels.label_map": "LabelMap LabelMapItem load_label_map packaged_label_maps "
@@ -72,7 +72,7 @@ _NAMES = {
     "tfod.sources.reading": "decode_detection find_label_map read_batches read_detections "
     "read_examples",
     "tfod.errors": "LabelMapError RecordError ShardError ShardsNotFoundError TfodError",
-    "tfod.example.columns": "Column ExampleBatch",
+    "tfod.example.example_batch": "Column ExampleBatch",
     "tfod.example.example": "Example bytes_feature encode_example float_feature int64_feature",
     "tfod.example.wire": "Kind",
     "tfod.tfrecord.compression": "Compression",

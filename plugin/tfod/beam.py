@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tfod.checker.records.examine import Instructions, examine
-from tfod.checker.records.result import ShardResult
+from tfod.checker.analysis.examine import Instructions, examine
+from tfod.checker.analysis.result import ShardResult
 from tfod.errors import TfodError, how_to_install
 from tfod.sources.resolved import Shard
 
@@ -278,12 +278,12 @@ def _write(group: tuple[int, Iterable[tuple[int, bytes]]], path: str) -> None:
     """Write a file, which has its name only when it is complete: this may be done twice."""
     from apache_beam.io.filesystems import FileSystems
 
-    aside = f"{path}.{uuid.uuid4().hex}"
+    temporary_path = f"{path}.{uuid.uuid4().hex}"
     try:
-        with FileSystems.create(aside, "application/octet-stream") as stream:
+        with FileSystems.create(temporary_path, "application/octet-stream") as stream:
             for one in group[1]:
                 pickle.dump(one, stream)
-        FileSystems.rename([aside], [path])
+        FileSystems.rename([temporary_path], [path])
     except OSError as error:
         raise TfodError(
             f"{path}: the result cannot be written ({error.strerror or error}); make room there, "
@@ -319,7 +319,7 @@ def _options(runner: Runner) -> PipelineOptions:
     arguments = list(runner.arguments)
     options = PipelineOptions(arguments)
 
-    def require_sound(parser: ArgumentParser) -> None:
+    def require_valid_upload(parser: ArgumentParser) -> None:
         parser.exit_on_error = False  # with a page of usage
         try:
             _, unknown = parser.parse_known_args(arguments)
@@ -328,7 +328,7 @@ def _options(runner: Runner) -> PipelineOptions:
         if unknown and runner.is_here:  # a job server may know more options than Beam in Python
             raise TfodError(f"-- {unknown[0]}: {runner.name} has no such option")
 
-    options.get_all_options(add_extra_args_fn=require_sound)  # Beam makes the parser
+    options.get_all_options(add_extra_args_fn=require_valid_upload)  # Beam makes the parser
     return options
 
 

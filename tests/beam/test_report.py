@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tfod.beam import Runner
+from tfod.checker.analysis.examine import examine
 from tfod.checker.check import Options, check_sources
 from tfod.checker.profiles.profile import READY
-from tfod.checker.records.examine import examine
 from tfod.checker.report import Report
 from tfod.checker.reporters.json import render_json
 

@@ -17,9 +17,9 @@ from typing import NoReturn
 
 import pytest
 from tfod.beam import Runner, _run_pipeline, _write
+from tfod.checker.analysis.examine import Instructions
 from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
-from tfod.checker.records.examine import Instructions
 from tfod.errors import ShardError, TfodError
 from tfod.sources.resolved import Shard
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import jsonschema_rs
 import numpy as np
+from tfod.checker.analysis.result import ShardResult
 from tfod.checker.finding import Finding, Findings, Rule, Severity
-from tfod.checker.records.result import ShardResult
 from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
 from tfod.checker.reporters.samples import Sample
 

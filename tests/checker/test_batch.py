@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.checker import check
+from tfod.checker.analysis import examine
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.encoded_images import Decoder, EncodedImages
 from tfod.checker.profiles.profile import READY
-from tfod.checker.records import examine
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.images import Decoder, EncodedImages
 from tfod.checker.rules.registry import all_rules
 from tfod.detection.detections import Detections
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.tfrecord.reader import RecordBatch
 
 from tests.conftest import CORPUS

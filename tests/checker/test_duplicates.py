@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.checker.analysis.duplicates import Duplicates, IndexedBatch
+from tfod.checker.analysis.result import ShardResult
 from tfod.checker.check import Options, check_sources
-from tfod.checker.records.duplicates import Duplicates, IndexedBatch
-from tfod.checker.records.result import ShardResult
 from tfod.detection import keys
 
 from tests.records import encode, frame, image, objects, write_shard

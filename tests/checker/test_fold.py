@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.checker import check as check_module
+from tfod.checker.analysis import encoded_images
+from tfod.checker.analysis.result import MAX_COUNTED_KEYS, add_bounded
 from tfod.checker.check import Options, check_sources
-from tfod.checker.finding import Finding, Findings, Severity, choose
+from tfod.checker.finding import Finding, Findings, Severity, select_listed
 from tfod.checker.profiles.profile import OFF, READY
-from tfod.checker.records import images
-from tfod.checker.records.result import MOST_KINDS, add_bounded
 from tfod.checker.rules.registry import all_rules
 from tfod.sources.resolver import resolve
 
@@ -41,14 +41,14 @@ def test_findings_of_parts_are_those_of_the_whole(fired: list[tuple[str, str]]) 
         parts.merge(part)
     if "NAM010" not in {name for name, _ in fired}:  # which speaks once, of each shard
         assert (parts.counts, parts.worst, parts.names) == (whole.counts, whole.worst, whole.names)
-        assert choose(parts, ["a", "b"]) == choose(whole, ["a", "b"])
+        assert select_listed(parts, ["a", "b"]) == select_listed(whole, ["a", "b"])
     kept = {
         pair if all_rules()[pair[0][:6]].once else number
         for number, pair in enumerate(fired)
         if NAMES[pair[0]] is not OFF
     }
     assert whole.total == len(kept)
-    assert len(choose(whole, ["a", "b"])) == min(4, whole.total)
+    assert len(select_listed(whole, ["a", "b"])) == min(4, whole.total)
     assert whole.names == {name for name, _ in fired}
     for code, worst in whole.worst.items():
         assert worst is max((NAMES[one] for one in whole.names if one[:6] == code), key=RANK)
@@ -56,10 +56,10 @@ def test_findings_of_parts_are_those_of_the_whole(fired: list[tuple[str, str]]) 
 
 def test_of_too_many_kinds_the_first_are_counted() -> None:
     counts: Counter[int] = Counter()
-    for number in range(MOST_KINDS + 10):
+    for number in range(MAX_COUNTED_KEYS + 10):
         add_bounded(counts, {number: 1})
-    add_bounded(counts, {0: 5, MOST_KINDS + 5: 5})
-    assert len(counts) == MOST_KINDS and counts[0] == 6
+    add_bounded(counts, {0: 5, MAX_COUNTED_KEYS + 5: 5})
+    assert len(counts) == MAX_COUNTED_KEYS and counts[0] == 6
 
 
 def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
@@ -111,7 +111,7 @@ def test_more_damages_than_records_between_them(tmp_path: Path) -> None:
 def test_the_first_images_of_each_shard_are_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, decoded: int, threads: int
 ) -> None:
-    monkeypatch.setattr(images.os, "cpu_count", lambda: threads)
+    monkeypatch.setattr(encoded_images.os, "cpu_count", lambda: threads)
     half = jpeg(quality=95)
     broken = half[: len(half) // 2] + b"\xff\xd9"
     records = [record(f"{one}.jpg", encoded=jpeg(quality=60 + one)) for one in range(5)]

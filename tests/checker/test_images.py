@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
+from tfod.checker.analysis.encoded_images import (
+    ImageFacts,
+    looks_like,
+    strict_pillow,
+    why_not_decoded,
+)
 from tfod.checker.check import check_sources
 from tfod.checker.finding import Severity
-from tfod.checker.records.images import ImageFacts, looks_like, strict_pillow, why_not_decoded
 from tfod.detection.images.image import ImageHeader, read_image_header
 from tfod.errors import TfodError
 

@@ -33,7 +33,7 @@ KERAS = {
 }
 
 
-def choose(*records: bytes) -> tuple[str, str]:
+def select_listed(*records: bytes) -> tuple[str, str]:
     """The name of the profile that is chosen for records, and why; empty texts for none."""
     found = KeyCounts()
     for record in records:
@@ -109,7 +109,7 @@ WRITERS: Mapping[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("writer", WRITERS)
 def test_writers(writer: str) -> None:
     features, profile = WRITERS[writer]
-    name, why = choose(encode(features))
+    name, why = select_listed(encode(features))
     assert name == profile
     assert why.startswith("best fit: ") and "without" not in why
 
@@ -128,7 +128,7 @@ def test_writers(writer: str) -> None:
     ],
 )
 def test_reasons(features: dict[str, Any], reason: str) -> None:
-    assert choose(encode(features))[1] == f"best fit: {reason}"
+    assert select_listed(encode(features))[1] == f"best fit: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_reasons(features: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_none_fits(features: dict[str, Any]) -> None:
-    assert choose(encode(features)) == choose() == ("", "")
+    assert select_listed(encode(features)) == select_listed() == ("", "")
 
 
 def test_half_of_the_records_decide() -> None:
     whole, part = encode(NAMED | ENCODED), encode(NAMED | BOXES)
-    assert choose(whole, part)[0] == "tf_detection_api"
-    assert choose(whole, part, part)[0] == "cvat"
+    assert select_listed(whole, part)[0] == "tf_detection_api"
+    assert select_listed(whole, part, part)[0] == "cvat"
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_a_table_beside_is_not_of_the_detection_that_few_records_are(
 ) -> None:
     other = encode({"fare": 1.5, "cabin": "C85"})
     records = [*[encode(WHOLE)] * detection, *[other] * table]
-    assert choose(*records)[0] == profile
+    assert select_listed(*records)[0] == profile
 
 
 def test_few_of_many_images_have_objects() -> None:
     """Writers that leave the lists out where there are no objects, with a key of their own."""
     score = {"my/score": 0.5}
     some, most = encode(NAMED | BOXES | score), encode(NAMED | score)
-    assert choose(some, *[most] * 9)[0] == "cvat"
+    assert select_listed(some, *[most] * 9)[0] == "cvat"

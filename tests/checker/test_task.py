@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tfod.checker.analysis.batch import ImageRow
+from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.finding import Findings, Place
 from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
-from tfod.checker.records.batch import ImageRow
-from tfod.checker.records.result import DatasetResult, ShardResult
 from tfod.checker.references.cvat_task import Frame, Task, load_task
 from tfod.checker.rules.registry import run_rules
-from tfod.detection.labels.near_names import names_near_labels
+from tfod.detection.labels.fuzzy_names import names_near_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
 from tfod.sources.resolved import Dataset

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tfod.checker.references.pipeline import TrainingConfig
+from tfod.checker.references.pipeline_config import TrainingConfig
 from tfod.errors import TfodError
 
 from tests.commands import Result, Run

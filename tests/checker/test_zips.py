@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.check import check_sources
 from tfod.checker.finding import Finding, Findings
 from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
-from tfod.checker.records.result import DatasetResult, ShardResult
 from tfod.checker.rules.registry import run_rules
 from tfod.sources.resolved import Dataset, File
 from tfod.sources.zips import zip_dataset

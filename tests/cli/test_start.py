@@ -37,7 +37,7 @@ def test_one_shard_is_checked_without_what_it_does_not_need(tmp_path) -> None:
     shard = tmp_path / "one.record"
     shard.write_bytes(frame(record))
     loaded = loaded_by("check", str(shard))
-    assert "tfod.checker.records.examine" in loaded
+    assert "tfod.checker.analysis.examine" in loaded
     assert loaded.isdisjoint(HEAVY)
 
 

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datumaro.components.annotation import (
-    Bbox,
-    Label,
-)
+from datumaro.components.annotation import Bbox, Label
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError
 from tfod.datumaro import compat

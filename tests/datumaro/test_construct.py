@@ -12,12 +12,7 @@ from tfod.datumaro import compat, construct
 
 from tests.datumaro.conftest import jpeg
 
-CORNERS = [
-    [0.0, 0.0, 10.0, 20.0],
-    [1.237, 2.005, 4.0, 6.5],
-    [3.0, 3.0] * 2,
-    [1e-9, 0.1, 1e5, 3e4],
-]
+CORNERS = [[0.0, 0.0, 10.0, 20.0], [1.237, 2.005, 4.0, 6.5], [3.0, 3.0] * 2, [1e-9, 0.1, 1e5, 3e4]]
 
 
 def fields_of(one: Any) -> dict[str, Any]:

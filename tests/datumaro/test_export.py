@@ -12,15 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datumaro.components.annotation import (
-    Bbox,
-    Caption,
-    Label,
-    Mask,
-    Points,
-    Polygon,
-    PolyLine,
-)
+from datumaro.components.annotation import Bbox, Caption, Label, Mask, Points, Polygon, PolyLine
 from datumaro.components.dataset import Dataset
 from datumaro.components.errors import DatasetExportError
 from PIL import Image as PillowImage
@@ -28,7 +20,7 @@ from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.label_map import read_label_map
 from tfod.sources.reading import read_detections, read_examples
 from tfod.tfrecord.writer import write_records
@@ -647,11 +639,7 @@ class TestInPlace:
         loaded.save(save_media=True)
         assert sorted(p.name for p in tmp_path.glob("*.tfrecord")) == ["c.tfrecord", "x.tfrecord"]
         again = import_dataset(tmp_path)
-        assert sorted((one.id, one.subset) for one in again) == [
-            ("a", "x"),
-            ("b", "x"),
-            ("c", "c"),
-        ]
+        assert sorted((one.id, one.subset) for one in again) == [("a", "x"), ("b", "x"), ("c", "c")]
         assert all(one["image"] == jpeg() for one in content(again).values())
 
 

@@ -10,13 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datumaro.components.annotation import (
-    Bbox,
-    Label,
-    Mask,
-    Points,
-    Polygon,
-)
+from datumaro.components.annotation import Bbox, Label, Mask, Points, Polygon
 from datumaro.components.dataset import Dataset
 from datumaro.components.environment import Environment
 from tfod.datumaro import compat
@@ -214,11 +208,7 @@ class TestWriting:
         area, box = found.pop(1)
         # The 0.3 line counts the pixels of the polygon, 1.x its exact area.
         assert area in (45.0, 50.0) and box == [0, 0, 10, 10]
-        assert found == {
-            2: (15.0, [0, 0, 5, 3]),
-            3: (7.5, [0, 0, 4, 5]),
-            4: (20.0, [0, 0, 4, 5]),
-        }
+        assert found == {2: (15.0, [0, 0, 5, 3]), 3: (7.5, [0, 0, 4, 5]), 4: (20.0, [0, 0, 4, 5])}
 
     def test_what_is_lost_is_counted(self, tmp_path, warnings) -> None:
         source = dataset(

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
 from tfod.detection.detection import Detection
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.mask_images import decode_mask_png
 from tfod.sources.reading import read_detections, read_examples
 
 from tests.datumaro.conftest import dataset_of, import_dataset, refusal

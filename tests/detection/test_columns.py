@@ -14,15 +14,10 @@ from tfod.detection.detection import Detection, Keypoints
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.errors import RecordError
-from tfod.example.columns import Column, ExampleBatch
-from tfod.example.example import (
-    bytes_feature,
-    encode_example,
-    float_feature,
-    int64_feature,
-)
+from tfod.example.example import bytes_feature, encode_example, float_feature, int64_feature
+from tfod.example.example_batch import Column, ExampleBatch
 from tfod.example.wire import Kind
-from tfod.tfrecord.reader import sound, walk
+from tfod.tfrecord.reader import require_undamaged, walk
 
 from tests.changed_records import SOUND, changed_records, sound_record
 from tests.conftest import examples
@@ -56,7 +51,7 @@ RECORDS = st.lists(
 def batch_of(*payloads: bytes) -> ExampleBatch:
     """Records of a shard in one batch, none of them the first."""
     data = frame(b"", *payloads)
-    (records,) = map(sound, walk(io.BytesIO(data), "s", len(data)))
+    (records,) = map(require_undamaged, walk(io.BytesIO(data), "s", len(data)))
     return ExampleBatch.of(records)
 
 
@@ -157,8 +152,10 @@ class TestDetections:
 
     def test_what_is_generated_has_boxes_and_problems(self) -> None:
         """Or the property would hold of nothing."""
-        sound = encode(image() | objects([(0, 0, 1, 1)], text=["cat"]))
-        found = Detections(batch_of(sound, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"]))))
+        require_undamaged = encode(image() | objects([(0, 0, 1, 1)], text=["cat"]))
+        found = Detections(
+            batch_of(require_undamaged, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"])))
+        )
         assert found.refused_rows == {2, 3}
         assert found.box_splits.tolist() == [0, 0, 1, 1, 1]
         assert found[1].class_text == ["cat"]

@@ -40,7 +40,7 @@ def test_detections(corpus: Path, figures: dict[str, Any], name: str) -> None:
     texts: Counter[str] = Counter()
     for record in read_records(corpus / name):
         detection = decode_detection(Example.of(record, name))
-        assert not detection.unread_keys and not detection.oddities
+        assert not detection.unread_keys and not detection.warnings
         encoded += len(detection.encoded or b"")
         texts.update(detection.class_text or ())
         if detection.sha256:

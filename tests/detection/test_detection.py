@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection import keys
-from tfod.detection.detection import Detection, Drawn, ImageLabel, Keypoints, PngMask
+from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask, ShapeDetails
 from tfod.detection.encoder import encode_detection
 from tfod.errors import RecordError, TfodError
 from tfod.example.example import Example
@@ -53,7 +53,7 @@ def detections(draw: st.DrawFn, loose: bool = False) -> Detection:
     boxes = draw(st.lists(corners, min_size=count, max_size=count))
     masks = st.none() | st.binary(min_size=1, max_size=9).map(PngMask)
     one_label = draw(st.sampled_from([(texts, int64s), (texts, st.none()), (st.none(), int64s)]))
-    shapes = st.builds(Drawn, z_order=st.integers(-9, 9), group=st.integers(0, 9))
+    shapes = st.builds(ShapeDetails, z_order=st.integers(-9, 9), group=st.integers(0, 9))
     return Detection(
         filename=draw(st.none() | texts),
         source_id=draw(st.none() | texts),
@@ -103,7 +103,7 @@ REFUSED: dict[str, list[Any]] = {
         *([[0, 0, 320, 240]], [[2, 3, 5, 6]], [*INSIDE, [10.5, 20.5, 100.5, 200.5]]),
     ],
     "class_text": [
-        *("c", b"c", 1, [], ["a", "b"], [None], [1], [b"c"], ["\ud800"], np.array([["a"]])),
+        *("c", b"c", 1, [], ["a", "b"], [None], [1], [b"c"], ["\ud800"], np.array([["a"]]))
     ],
     "class_label": [[], [1, 2], [1.0], [np.nan], ["1"], [2**63], np.array([np.nan]), [None], 1],
     "height": [-1, 1.5, "240", np.nan, 2**63],
@@ -120,7 +120,12 @@ REFUSED: dict[str, list[Any]] = {
     ],
     "attributes": [{"a": one} for one in ([], [1, 2], "a", 1, {"b": 1}, [object()], [b"x"])],
     "drawn": [
-        *({np.int64(1): Drawn(z_order=1)}, {0: Drawn(rotation=5)}, {0: Drawn(z_order=2**40)}, [1]),
+        *(
+            {np.int64(1): ShapeDetails(z_order=1)},
+            {0: ShapeDetails(rotation=5)},
+            {0: ShapeDetails(z_order=2**40)},
+            [1],
+        )
     ],
     "image_labels": [
         *(["cat"], [ImageLabel(None, None)], [ImageLabel("cat", 1), ImageLabel("dog", None)]),
@@ -254,7 +259,7 @@ def test_lists_that_are_not_one_value_an_object_are_told() -> None:
     record = image() | objects([[0, 0, 1, 1]]) | {"image/object/difficult": [0, 1]}
     found = decode_detection(Example.from_bytes(encode(record)))
     assert found.attributes == {}
-    assert found.oddities == ["image/object/difficult is not one value an object, not read"]
+    assert found.warnings == ["image/object/difficult is not one value an object, not read"]
 
 
 def test_errors_name_the_place() -> None:

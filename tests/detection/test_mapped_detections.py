@@ -24,7 +24,7 @@ from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.sources.layouts import layout_of_batch
 from tfod.sources.reading import decode_detection
-from tfod.tfrecord.shard_sets.names import recipe_file_names, stated_name
+from tfod.tfrecord.shard_sets.shard_names import recipe_file_names, stated_name
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, image, objects
@@ -253,8 +253,8 @@ class TestLabelsFile:
     def test_both_spellings(self, tmp_path: Path, text: str, found: dict[int, str]) -> None:
         path = tmp_path / "labels.txt"
         path.write_bytes(text.encode())
-        label_map, liberties = read_labels(path)
-        assert {item.id: item.name for item in label_map.items} == found and not liberties
+        label_map, deviations = read_labels(path)
+        assert {item.id: item.name for item in label_map.items} == found and not deviations
 
     def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "labels.txt").write_text("0:a\n0:b\n")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.detection.detection import Detection
-from tfod.detection.images.masks import decode_mask_png, is_box_png
+from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import read_label_map
 
 from tests.commands import Result, Run
@@ -260,8 +260,7 @@ class TestNames:
 
 
 @pytest.mark.parametrize(
-    ("flag", "expected"),
-    [(True, 1), (False, 0), (None, 0), (1, 1), (0, 0), (1.0, 1)],
+    ("flag", "expected"), [(True, 1), (False, 0), (None, 0), (1, 1), (0, 0), (1.0, 1)]
 )
 def test_crowds_however_they_are_flagged(
     convert: Run, tmp_path: Path, flag: Any, expected: int

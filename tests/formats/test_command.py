@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.images.mask_images import encode_mask_png
 
 from tests.commands import Run, run_python
 from tests.records import encode, image, objects, write_shard

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.images.mask_images import encode_mask_png
 from tfod.errors import TfodError
 from tfod.formats.csv import COLUMNS, CsvImage, read_detection_csv
-from tfod.formats.options import Options, Problems
-from tfod.formats.reading.objects import Object
+from tfod.formats.options import ConversionProblems, Options
+from tfod.formats.reading.objects import AnnotatedObject
 from tfod.formats.table import convert as convert_dataset
 from tfod.sources.reading import read_detections
 
@@ -37,7 +37,7 @@ def read_text(
     folder: Path, text: str, encoding: str = "utf-8"
 ) -> tuple[dict[str, CsvImage], list[str]]:
     """The images of a CSV, and what was said of it."""
-    problems = Problems()
+    problems = ConversionProblems()
     return read_detection_csv(write_csv(folder, text, encoding), problems), problems.sentences()
 
 
@@ -67,7 +67,7 @@ class TestReading:
     def test_spellings_of_one_image(self, tmp_path: Path, text: str) -> None:
         found, said = read_text(tmp_path, text)
         place = f"{tmp_path}/labels.csv, row 2"
-        raccoon = CsvImage((480, 640), 2, [Object("raccoon", [81, 88, 522, 408], place)])
+        raccoon = CsvImage((480, 640), 2, [AnnotatedObject("raccoon", [81, 88, 522, 408], place)])
         assert (found, bool(said)) == ({"r-1.jpg": raccoon}, "raccoon " in text)
 
     @pytest.mark.parametrize("blank", ["", " "])
@@ -88,7 +88,9 @@ class TestReading:
         assert [one.box for one in found["b.jpg"].objects] == [[1, 1, 2, 2], [0, 0.5, 2, 2.25]]
 
     def test_the_corpus(self, corpus: Path) -> None:
-        found = read_detection_csv(str(corpus / "hyphal-tips" / "train_labels.csv"), Problems())
+        found = read_detection_csv(
+            str(corpus / "hyphal-tips" / "train_labels.csv"), ConversionProblems()
+        )
         assert len(found) == 226 and sum(len(one.objects) for one in found.values()) == 967
 
     @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ class TestReading:
     def test_a_bad_row_is_named(self, tmp_path: Path, row: str, cause: str) -> None:
         path = write_csv(tmp_path, "\n".join([HEADER, GOOD, row, GOOD]))
         with pytest.raises(TfodError) as raised:
-            read_detection_csv(path, Problems())
+            read_detection_csv(path, ConversionProblems())
         assert str(raised.value) == f"{path}, row 3: {cause}"
 
     @pytest.mark.parametrize(
@@ -144,13 +146,13 @@ class TestReading:
     def test_what_is_no_such_csv(self, tmp_path: Path, text: str, cause: str) -> None:
         path = write_csv(tmp_path, text)
         with pytest.raises(TfodError) as raised:
-            read_detection_csv(path, Problems())
+            read_detection_csv(path, ConversionProblems())
         assert path in str(raised.value) and cause in str(raised.value)
 
     def test_another_encoding(self, tmp_path: Path) -> None:
         path = write_csv(tmp_path, RACCOON.replace("raccoon", "étoile"), "latin-1")
         with pytest.raises(TfodError, match="is not UTF-8; save it as UTF-8"):
-            read_detection_csv(path, Problems())
+            read_detection_csv(path, ConversionProblems())
 
 
 CAFE = "caf{0}/{0}t{0}.jpg"

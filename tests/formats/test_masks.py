@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from pycocotools import mask as coco_mask
-from tfod.detection.images.masks import (
+from tfod.detection.images.mask_images import (
     decode_counts,
     decode_mask_png,
     draw_segmentation,

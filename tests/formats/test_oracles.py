@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.mask_images import decode_mask_png
 from tfod.sources.reading import read_detections
 
 from tests.commands import Run
@@ -16,8 +16,7 @@ HYPHAL_TIPS = ROOT / "tests" / "corpus" / "hyphal-tips"
 
 
 @pytest.mark.parametrize(
-    ("name", "theirs"),
-    [("coco", "coco"), ("voc", "voc"), ("yolo", "yolo"), ("cvat_xml", "cvat")],
+    ("name", "theirs"), [("coco", "coco"), ("voc", "voc"), ("yolo", "yolo"), ("cvat_xml", "cvat")]
 )
 def test_datumaro_reads_the_same(run: Run, tmp_path: Path, name: str, theirs: str) -> None:
     datumaro = pytest.importorskip("datumaro")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.detection.detection import Detection
-from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.images.upright import points_turned_back
+from tfod.detection.images.exif_rotation import points_turned_back
+from tfod.detection.images.mask_images import decode_mask_png
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageDraw, ImageOps
 from PIL.JpegImagePlugin import get_sampling
-from tfod.detection.images.upright import orientation_of, upright_image
+from tfod.detection.images.exif_rotation import orientation_of, upright_image
 from tfod.formats.table import FORMATS
 from tfod.sources.reading import read_detections
 

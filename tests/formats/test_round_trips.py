@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.masks import decode_mask_png, encode_mask_png, is_box_png
+from tfod.detection.images.mask_images import decode_mask_png, encode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import convert

@@ -25,7 +25,7 @@ from tfod.kernel import (
     parse_examples,
     reference,
 )
-from tfod.kernel.result import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
+from tfod.kernel.return_types import Columns, FoundRecords, ListKind, ProblemCode, WalkEnd
 from tfod.tfrecord.framing import masked_crc32c
 
 from tests.commands import run_python

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from tfod.detection.images.masks import encode_gray_png, encode_mask_png
+from tfod.detection.images.mask_images import encode_gray_png, encode_mask_png
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
 from tests.mutants.sound import (

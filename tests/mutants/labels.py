@@ -153,7 +153,7 @@ def no_class() -> Iterator[Mutant]:
 
 
 @mutants_of("LAB015")
-def liberties() -> Iterator[Mutant]:
+def deviations() -> Iterator[Mutant]:
     curly = LABEL_MAP.decode().replace("'cat'", "\u201ccat\u201d")
     yield fail("curly-quotes", mapped(curly), **IN_MAP)
     yield fail("no-quotes", mapped(LABEL_MAP.replace(b"'", b"")), **IN_MAP)

@@ -16,13 +16,7 @@ HOW = {"at": SHARD, "record": 0, "options": AGAINST_XML}
 
 
 def labelled(
-    name: str,
-    *,
-    boxes: int = 1,
-    text: str = "cat",
-    width: int = WIDTH,
-    tag: str = "",
-    **more: Any,
+    name: str, *, boxes: int = 1, text: str = "cat", width: int = WIDTH, tag: str = "", **more: Any
 ) -> bytes:
     """A record of annotations alone."""
     size = {"image/height": HEIGHT, "image/width": width}

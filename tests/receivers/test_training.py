@@ -120,5 +120,5 @@ def config(retinanet: Any, shards: Path) -> Any:
         model=model,
         train_data=data("train", True),
         validation_data=data("val", False),
-        losses=retinanet.Losses(l2_weight_decay=0.0),
+        losses=retinanet.LossCounter(l2_weight_decay=0.0),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from tfod.checker.references.pipeline import TrainingConfig
+from tfod.checker.references.pipeline_config import TrainingConfig
 
 from tests.checker.test_training_config import OF_MODELS
 from tests.mutants.pipeline import masks, one, points

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tfod
+from tfod.checker.analysis.encoded_images import read_most_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Severity
 from tfod.checker.profiles.profile import OFF, READY
 from tfod.checker.receivers import MODEL_MAKER, OD_API, TF_VISION, Receiver
-from tfod.checker.records.images import read_most_decoded
 
 from tests.changed_records import SOUND, sound_record
 from tests.mutants.sound import LABEL_MAP, shard

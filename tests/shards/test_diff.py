@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.masks import encode_gray_png, encode_mask_png
+from tfod.detection.images.mask_images import encode_gray_png, encode_mask_png
 from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.table import convert

@@ -11,7 +11,7 @@ from tfod.errors import ShardError
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.training.shards import shards_to_read
+from tfod.training.input_shards import shards_to_read
 
 from tests.commands import Run
 from tests.mutants.sound import LABEL_MAP, other, record, shard

@@ -15,8 +15,8 @@ from tfod.errors import ShardError
 from tfod.shards.reshard import reshard
 from tfod.sources.reading import find_label_map
 from tfod.tfrecord.compression import Compression
-from tfod.tfrecord.shard_sets.names import similar_file_names, stated_name
 from tfod.tfrecord.shard_sets.search import find_shards
+from tfod.tfrecord.shard_sets.shard_names import similar_file_names, stated_name
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
 from tests.conftest import CORPUS, examples

@@ -19,7 +19,7 @@ from PIL import Image, ImageColor
 from tfod.checker.reporters.drawing import class_colour
 from tfod.checker.reporters.html import Card, render_cards
 from tfod.detection import keys
-from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.images.mask_images import encode_mask_png
 from tfod.shards.show import draw_records
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.writer import write_records

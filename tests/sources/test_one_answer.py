@@ -19,7 +19,7 @@ from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.sources.layouts import LAYOUTS, layout_of
 from tfod.sources.reading import find_readable
 from tfod.sources.resolver import resolve

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.reader import RecordBatch, read_record_batches, sound, walk
+from tfod.tfrecord.reader import RecordBatch, read_record_batches, require_undamaged, walk
 from tfod.tfrecord.walk import BUFFER_BYTES
 
 from tests.records import frame
 
 
 def batches_of(data: bytes) -> list[RecordBatch]:
-    return list(map(sound, walk(io.BytesIO(data), "x", len(data))))
+    return list(map(require_undamaged, walk(io.BytesIO(data), "x", len(data))))
 
 
 def framed(batch: RecordBatch) -> list[bytes]:

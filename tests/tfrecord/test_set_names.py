@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.sources.reading import find_readable
-from tfod.tfrecord.shard_sets.names import (
+from tfod.tfrecord.shard_sets.search import find_shards, group_shards
+from tfod.tfrecord.shard_sets.shard_names import (
     ShardName,
     recipe_file_names,
     shard_file_names,
     similar_file_names,
     stated_name,
 )
-from tfod.tfrecord.shard_sets.search import find_shards, group_shards
 
 from tests.commands import Run
 from tests.files import write_files

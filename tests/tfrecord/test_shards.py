@@ -9,8 +9,8 @@ import pytest
 from tfod.errors import ShardsNotFoundError
 from tfod.sources.reading import find_label_map
 from tfod.tfrecord.image_names import IdMaker, is_id_of, safe_relative_path, split_extension
-from tfod.tfrecord.shard_sets.names import ShardName, parse_shard_name
 from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
+from tfod.tfrecord.shard_sets.shard_names import ShardName, parse_shard_name
 from tfod.tfrecord.writer import write_records
 
 from tests.files import write_files

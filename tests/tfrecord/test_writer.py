@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_sets.names import numbered_file_names
 from tfod.tfrecord.shard_sets.search import find_shards
+from tfod.tfrecord.shard_sets.shard_names import numbered_file_names
 from tfod.tfrecord.storage.publishing import OutputExistsError, WriteError
 from tfod.tfrecord.writer import OptionError, ShardSetWriter, write_records
 

@@ -139,7 +139,7 @@ def delete(page: Any, url: str) -> None:
     page.wait_for_url(url + "/")
 
 
-class Held:
+class ServerAnnotations:
     """An upload that no worker begins, since this process holds it: a test decides what becomes."""
 
     def __init__(self, url: str, data: Path, name: str) -> None:
@@ -212,7 +212,7 @@ def test_what_only_a_person_can_decide_is_left(url: str, open_page: OpenPage) ->
 
 
 def test_how_far_a_check_is_and_why_it_failed(url: str, data: Path, open_page: OpenPage) -> None:
-    page, held = open_page(), Held(url, data, ATTACK)
+    page, held = open_page(), ServerAnnotations(url, data, ATTACK)
     page.goto(held.url)
     assert page.get_by_role("heading", name="Waiting").is_visible()
     held.begin()
@@ -363,7 +363,7 @@ def test_no_page_has_violations_or_scrolls_sideways(
             colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
             shades[scheme] = sum(map(int, re.findall(r"\d+", colour)))
 
-    held = Held(url, data, ATTACK * 5)
+    held = ServerAnnotations(url, data, ATTACK * 5)
     page.goto(held.url)
     check("waiting")
     held.begin()

@@ -16,7 +16,7 @@ import pytest
 import requests
 from tfod_validator.folder import DataFolder, Request, Result
 from tfod_validator.settings import Settings
-from tfod_validator.workers import Workers
+from tfod_validator.workers import LocalQueue
 
 from tests.commands import require, run_python, wait_until
 from tests.validator.conftest import Service, zip_of
@@ -29,11 +29,11 @@ Start = Callable[..., Service]
 
 class TestTurns:
     @pytest.fixture
-    def workers(self, tmp_path: Path) -> Workers:
+    def workers(self, tmp_path: Path) -> LocalQueue:
         """Two places, without threads."""
-        return Workers(Settings(data=tmp_path, checks=2))
+        return LocalQueue(Settings(data=tmp_path, checks=2))
 
-    def test_addresses_take_turns(self, workers: Workers) -> None:
+    def test_addresses_take_turns(self, workers: LocalQueue) -> None:
         for key in ("a1", "a2", "a3", "b1", "c1", "a1"):  # the last waits already
             workers.add(key, key[0])
         taken = []
@@ -42,7 +42,7 @@ class TestTurns:
             workers.done(taken[-1])
         assert taken == ["a1", "b1", "c1", "a2", "a3"]
 
-    def test_one_place_is_left_to_others(self, workers: Workers) -> None:
+    def test_one_place_is_left_to_others(self, workers: LocalQueue) -> None:
         for key in ("a1", "a2"):
             workers.add(key, "a")
         assert workers.take() == "a1"
@@ -53,7 +53,7 @@ class TestTurns:
         workers.done("a1")
         assert workers.take() == "a2"
 
-    def test_an_end(self, workers: Workers) -> None:
+    def test_an_end(self, workers: LocalQueue) -> None:
         waiting = threading.Thread(target=workers.take)
         waiting.start()
         workers.stop()
@@ -268,9 +268,9 @@ class TestFolder:
 
     def test_one_process_holds_what_waits(self, folder: DataFolder) -> None:
         key = self.accept(folder)
-        with folder.held(key) as mine, folder.held(key) as other:
+        with folder.lock(key) as mine, folder.lock(key) as other:
             assert (mine, other) == (True, False)
-        with folder.held("0" * 22) as gone:
+        with folder.lock("0" * 22) as gone:
             assert gone is False
 
     def test_what_is_deleted_meanwhile_does_not_come_back(

@@ -22,12 +22,12 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import Configuration, options_of
 from tfod.checker.finding import Severity
 from tfod.checker.profiles import file as file  # before the fork
 from tfod.checker.receivers import RECEIVERS
-from tfod.checker.records.examine import Progress
 from tfod.checker.references import frames as frames  # before the fork
 from tfod.checker.references.cvat_task import load_task
 from tfod.checker.report import Report
@@ -45,15 +45,7 @@ from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.answers import ProblemError
-from tfod_validator.folder import (
-    ORIGINAL,
-    PROGRESS,
-    REPORTS,
-    UPLOAD,
-    DataFolder,
-    Request,
-    Result,
-)
+from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
 from tfod_validator.settings import EXAMPLES, Settings
 
 _TELL_EVERY = 0.5

@@ -199,7 +199,7 @@ class DataFolder:
         return sorted(found, key=lambda one: one[1].created)
 
     @contextmanager
-    def held(self, key: str) -> Iterator[bool]:
+    def lock(self, key: str) -> Iterator[bool]:
         """Hold what waits, that no other process on this machine begins it; False if one does."""
         try:
             handle = os.open(self._waiting / key, os.O_RDONLY)

@@ -89,14 +89,14 @@ def _serve(settings: Settings) -> None:
 
     from tfod_validator.app import create_app
     from tfod_validator.guard import Channel, Guard
-    from tfod_validator.workers import RedisQueue, Workers
+    from tfod_validator.workers import LocalQueue, RedisQueue
 
     listener = _listen(settings)
     _, utmost = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_DESCRIPTORS, utmost), utmost))
     for secret in ("TFOD_TOKEN", "TFOD_QUEUE"):  # no child needs to know
         os.environ.pop(secret, None)
-    queue = RedisQueue(settings) if settings.queue else Workers(settings)
+    queue = RedisQueue(settings) if settings.queue else LocalQueue(settings)
     queue.start()
     # The bodies of requests go to the disk that has room for them.
     tempfile.tempdir = str(settings.data / "incoming")

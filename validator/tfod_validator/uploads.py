@@ -106,7 +106,7 @@ def wait_for(found: Validation, seconds: float) -> Validation:
     Raises:
         ProblemError: it was deleted meanwhile.
     """
-    if not seconds or found.result or not queue().places.acquire(blocking=False):
+    if not seconds or found.result or not queue().wait_slots.acquire(blocking=False):
         return found
     has_left: Callable[[], bool] = request.environ.get("waitress.client_disconnected", bool)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
@@ -116,7 +116,7 @@ def wait_for(found: Validation, seconds: float) -> Validation:
                 break
             found, pause = find(found.id), min(_LOOK_EVERY, pause * 1.3)
     finally:
-        queue().places.release()
+        queue().wait_slots.release()
     return found
 
 

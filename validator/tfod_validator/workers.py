@@ -36,9 +36,7 @@ _log = logging.getLogger("tfod.worker")
 _ended = prometheus.Counter("tfod_checks_total", "Checks that have ended.", ["outcome"])
 _records = prometheus.Counter("tfod_checked_records_total", "Records that were checked.")
 _seconds = prometheus.Histogram(
-    "tfod_check_seconds",
-    "Time that checks took.",
-    buckets=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000),
+    "tfod_check_seconds", "Time that checks took.", buckets=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 )
 
 
@@ -54,7 +52,7 @@ class Queue(abc.ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings, self.folder = settings, DataFolder(settings)
         self.stopping = threading.Event()
-        self.places = threading.BoundedSemaphore(settings.threads // 2)
+        self.wait_slots = threading.BoundedSemaphore(settings.threads // 2)
 
     @abc.abstractmethod
     def add(self, key: str, client: str) -> None:
@@ -88,7 +86,7 @@ class Queue(abc.ABC):
                 return
 
 
-class Workers(Queue):
+class LocalQueue(Queue):
     """Threads of this process, each with one child at a time.
 
     Next is an address of which the fewest checks run, whose turn is longest ago; one place is
@@ -162,7 +160,7 @@ class Workers(Queue):
     def _work(self, context: Any) -> None:
         while (key := self.take()) is not None:
             try:
-                with self.folder.held(key) as is_mine:
+                with self.folder.lock(key) as is_mine:
                     if is_mine:
                         check(key, self.settings, context, self._given_up)
             except Exception:
@@ -179,7 +177,7 @@ def _forkserver() -> ForkServerContext:
     return context
 
 
-def check(key: str, settings: Settings, context: Any, given_up: threading.Event) -> None:
+def check(key: str, settings: Settings, context: Any, abort: threading.Event) -> None:
     """Check what waits in children, and publish how that ends, unless somebody else has.
 
     A check whose process is killed is begun again, which may happen ``max_attempts`` times.
@@ -188,7 +186,7 @@ def check(key: str, settings: Settings, context: Any, given_up: threading.Event)
         key: its id.
         settings: of the service.
         context: of multiprocessing, begins a child.
-        given_up: is looked at twice a second, and ends the check; the attempt does not count.
+        abort: is looked at twice a second, and ends the check; the attempt does not count.
     """
     folder, began, problem = DataFolder(settings), time.time(), None
     found = folder.find(key)
@@ -204,8 +202,8 @@ def check(key: str, settings: Settings, context: Any, given_up: threading.Event)
                 break
             arguments = (replace(settings, token="", queue=""), attempt, found.request)
             child = context.Process(target=_run, args=arguments, daemon=True)
-            is_late = _wait_for(child, attempt, settings, given_up)
-            if given_up.is_set() and child.exitcode:
+            is_late = _wait_for(child, attempt, settings, abort)
+            if abort.is_set() and child.exitcode:
                 shutil.rmtree(attempt, ignore_errors=True)
                 return
             problem = _problem_of_end(child.exitcode, settings, is_late=is_late)
@@ -227,12 +225,12 @@ def _count(result: Result) -> None:
     _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
 
 
-def _wait_for(child: Any, attempt: Path, settings: Settings, given_up: threading.Event) -> bool:
+def _wait_for(child: Any, attempt: Path, settings: Settings, abort: threading.Event) -> bool:
     """Begin a child and wait until it has ended, which it is made to; whether it was too late."""
     child.start()
     end = time.monotonic() + settings.max_check_seconds
     try:
-        while child.is_alive() and attempt.exists() and not given_up.is_set():
+        while child.is_alive() and attempt.exists() and not abort.is_set():
             if time.monotonic() > end:
                 return True
             child.join(_LOOK_EVERY)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tfod.checker.finding import Findings
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
-from tfod.tfrecord.shard_sets.names import stated_name
+from tfod.tfrecord.shard_sets.shard_names import stated_name
 from tfod.tfrecord.storage.urls import name_of
 
 _OF_FILES = ("TFR", "ZIP", "SET")

@@ -1,7 +1,7 @@
 """The check: a fold over the shards of each data set, in their order, and a report.
 
 The life of a finding: a rule yields it, called by ``run_rules`` for each batch of records
-(:mod:`tfod.checker.records.examine`) or, after the last shard, for the data set. ``Findings.add``
+(:mod:`tfod.checker.analysis.examine`) or, after the last shard, for the data set. ``Findings.add``
 counts it and fills in what its rule says; ``DatasetResult.add`` joins those of the shards.
 ``levels_of`` decides before the first record how severe each rule and case is: by the user, the
 receiver, the profile or the rule, the first that says anything. ``Report.findings`` chooses those
@@ -16,20 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from tfod.checker.analysis.encoded_images import MOST_DECODED, why_not_all_decoded
+from tfod.checker.analysis.examine import Instructions, Progress, examine
+from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.finding import Findings, Severity
 from tfod.checker.profiles.choice import AS_IMPORTED, NO_PROFILE, profile_of
 from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY, Profile, Severities
 from tfod.checker.receivers import ANY, DATUMARO, RECEIVERS, Receiver, receiver_of, verdicts
-from tfod.checker.records.examine import Instructions, Progress, examine
-from tfod.checker.records.images import MOST_DECODED, why_not_all_decoded
-from tfod.checker.records.result import DatasetResult, ShardResult
-from tfod.checker.report import (
-    ChosenProfile,
-    DatasetReport,
-    Report,
-    SourceFile,
-)
+from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
 from tfod.checker.rules.registry import run_rules
 from tfod.errors import TfodError
 from tfod.sources.layouts import SEGMENTATION
@@ -40,7 +35,7 @@ from tfod.tfrecord.storage.archive import ZipLimits
 if TYPE_CHECKING:
     from tfod.checker.baseline import Baseline
     from tfod.checker.references.cvat_task import Task
-    from tfod.checker.references.pipeline import TrainingConfig
+    from tfod.checker.references.pipeline_config import TrainingConfig
 
 _WORTH_PROCESSES = 64 << 20
 """Bytes: of fewer none are shared, since another process takes half a second to start."""
@@ -132,7 +127,7 @@ def check(
     datasets = found.datasets or [Dataset("")]
     is_alone = len(datasets) == 1
     checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
-    rest = _check_rest(found.rest, options, receiver)
+    rest = _check_rest(found.unused_label_maps, options, receiver)
     baseline = options.baseline
     if baseline is not None:
         from tfod.checker.baseline import without_known
@@ -154,16 +149,16 @@ def _check_dataset(
     dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_alone: bool
 ) -> DatasetReport:
     implied = READY[receiver.profile] if receiver.profile else None
-    profile, chosen, misfit = profile_of(
+    profile, chosen, unmatched = profile_of(
         options.profile, dataset.shards, options.max_record_bytes, implied
     )
     # Beside other data sets it is a finding, as any misfit is.
-    if is_alone and misfit is not None and not SEGMENTATION.isdisjoint(misfit.keys):
+    if is_alone and unmatched is not None and not SEGMENTATION.isdisjoint(unmatched.keys):
         raise TfodError(
-            f"{misfit.shard}: holds masks of whole images and no boxes, as DeepLab's segmentation "
-            "does, which tfod does not check; give shards with boxes, or name a profile"
+            f"{unmatched.shard}: holds masks of whole images and no boxes, as DeepLab's "
+            "segmentation does, which tfod does not check; give shards with boxes, or a profile"
         )
-    if misfit is not None and receiver is DATUMARO:
+    if unmatched is not None and receiver is DATUMARO:
         profile = AS_IMPORTED
     levels = levels_of(profile.severities, receiver.severities(options.task), options.severities)
     label_maps = {name: one.label_map for name, one in dataset.label_maps.items() if one.label_map}
@@ -172,7 +167,7 @@ def _check_dataset(
         dataset=dataset,
         profile=profile,
         findings=Findings(_most_listed(options), levels),
-        misfit=misfit._replace(receiver=title) if misfit else None,
+        unmatched=unmatched._replace(receiver=title) if unmatched else None,
         task=options.task,
         training_config=options.training_config,
     )

@@ -131,8 +131,8 @@ class Rule(NamedTuple):
         repair: what ``tfod repair`` does about what it finds; empty where it leaves that alone.
         once: whether it speaks once for each shard and feature key, however many records it finds.
         of_dataset: whether it looks at a data set, and not at each batch of records.
-        check: finds what is wrong with a :class:`~tfod.checker.records.batch.Batch`, or with a
-            :class:`~tfod.checker.records.result.DatasetResult`.
+        check: finds what is wrong with a :class:`~tfod.checker.analysis.batch.Batch`, or with a
+            :class:`~tfod.checker.analysis.result.DatasetResult`.
     """
 
     code: str
@@ -239,7 +239,7 @@ class Findings:
         return all(one.rank < severity.rank for one in self.worst.values())
 
 
-def choose(findings: Findings, shards: Sequence[str]) -> list[Finding]:
+def select_listed(findings: Findings, shards: Sequence[str]) -> list[Finding]:
     """The findings to list: no code hides another, the severe ones have precedence.
 
     Each code gets an equal share of the places; what a code does not need, others get.
@@ -307,7 +307,7 @@ def size(count: int | None) -> str:
     return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
 
 
-def first_of(names: Sequence[str], most: int, count: int | None = None) -> str:
+def join_names(names: Sequence[str], most: int, count: int | None = None) -> str:
     """``a, b and 3 more``: the first names, and how many more there are.
 
     Args:

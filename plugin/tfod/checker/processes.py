@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.synchronize import Event
 
-from tfod.checker.records.examine import Instructions, Progress, examine
-from tfod.checker.records.result import ShardResult
+from tfod.checker.analysis.examine import Instructions, Progress, examine
+from tfod.checker.analysis.result import ShardResult
 from tfod.errors import TfodError
 from tfod.sources.resolved import Shard
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfod.checker.finding import Finding, Findings, JsonValue, Severity, choose
+from tfod.checker.analysis.result import ShardResult, add_bounded
+from tfod.checker.finding import Finding, Findings, JsonValue, Severity, select_listed
 from tfod.checker.receivers import ReceiverVerdict, worst_of
-from tfod.checker.records.result import ShardResult, add_bounded
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Report:
             datasets=datasets,
             fail_on=fail_on,
             valid=counts.records > 0 and findings.are_below(fail_on),
-            findings=choose(findings, [one.name for one in shards]),
+            findings=select_listed(findings, [one.name for one in shards]),
             total=findings.total,
             severities=findings.worst,
             counts=counts,

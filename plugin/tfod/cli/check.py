@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from tfod.checker.analysis.encoded_images import MOST_DECODED, read_most_decoded
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import (
     LEVELS,
@@ -21,7 +22,6 @@ from tfod.checker.configuration import (
 from tfod.checker.finding import plural
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import ANY, RECEIVERS
-from tfod.checker.records.images import MOST_DECODED, read_most_decoded
 from tfod.checker.report import Report
 from tfod.checker.rules.registry import require_rule_names
 from tfod.cli.arguments import (
@@ -34,7 +34,7 @@ from tfod.cli.arguments import (
     rule_names,
     whole_number,
 )
-from tfod.cli.output import begin_output, files_among, files_of, print_note
+from tfod.cli.printing import begin_output, files_among, files_of, print_note
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
 from tfod.sources.resolver import resolve
@@ -42,7 +42,7 @@ from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
-    from tfod.checker.records.examine import Progress
+    from tfod.checker.analysis.examine import Progress
     from tfod.checker.references.cvat_task import Task
 
 FORMATS = ("text", "json", "html", "junit", "github")
@@ -172,7 +172,7 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
     of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     training_config = baseline = None
     if arguments.pipeline_config is not None:
-        from tfod.checker.references.pipeline import TrainingConfig
+        from tfod.checker.references.pipeline_config import TrainingConfig
 
         training_config = TrainingConfig(arguments.pipeline_config)
     if arguments.baseline:
@@ -222,7 +222,7 @@ def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
     if any(described):
         raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
     from tfod.cvat.client.connection import Target, connect
-    from tfod.cvat.client.task import fetch_task
+    from tfod.cvat.client.live_task import fetch_task
 
     target = Target.typed(*kind_and_id)
     with connect() as server:

@@ -18,7 +18,7 @@ from tfod.cli.arguments import (
     to_write,
     whole_number,
 )
-from tfod.cli.output import print_line, print_note
+from tfod.cli.printing import print_line, print_note
 from tfod.formats.options import OddBoxes, OddMasks, Options
 from tfod.formats.table import FORMATS, TARGETS
 

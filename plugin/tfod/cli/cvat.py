@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfod.cli.arguments import Parser, add_label_map, to_write, whole_number
-from tfod.cli.output import print_line, print_note
+from tfod.cli.printing import print_line, print_note
 from tfod.cvat.client.connection import (
     DEFAULT_HOST,
     HOST_VARIABLE,
@@ -73,8 +73,8 @@ def _on_a_server(parser: argparse.ArgumentParser) -> Callable[..., Any]:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from tfod.cvat.client.export import FORMAT, convert_export
-    from tfod.cvat.client.task import count_unexported
+    from tfod.cvat.client.exporting import FORMAT, convert_export
+    from tfod.cvat.client.live_task import count_unexported
     from tfod.cvat.frame_shards import ExportOptions
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)

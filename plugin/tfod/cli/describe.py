@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfod.cli.arguments import Parser, add_profile, named_profile, not_empty
-from tfod.cli.output import print_text
+from tfod.cli.printing import print_text
 
 
 def add_arguments(parser: Parser) -> None:

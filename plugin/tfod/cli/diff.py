@@ -22,7 +22,7 @@ from tfod.cli.arguments import (
     not_empty,
     whole_number,
 )
-from tfod.cli.output import begin_output, files_among
+from tfod.cli.printing import begin_output, files_among
 from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
 from tfod.shards.diff import PIXEL, Diff, Difference, Side, read_side

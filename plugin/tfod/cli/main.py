@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tfod: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    from tfod.cli.output import print_note
+    from tfod.cli.printing import print_note
 
     _drop_output()
     print_note(problem)
@@ -75,7 +75,7 @@ def _options(given: Sequence[str]) -> argparse.Namespace:
 
 
 def _flush() -> None:
-    from tfod.cli.output import naming
+    from tfod.cli.printing import naming
 
     if sys.stdout is not None:
         with naming("standard output"):

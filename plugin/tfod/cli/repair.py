@@ -23,7 +23,7 @@ from tfod.cli.arguments import (
     rule_names,
     to_write,
 )
-from tfod.cli.output import begin_output, files_among, print_text
+from tfod.cli.printing import begin_output, files_among, print_text
 from tfod.errors import TfodError
 from tfod.shards.fixes import INEVITABLE
 from tfod.shards.repair import Options, Outcome, repair

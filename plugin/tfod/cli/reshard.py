@@ -14,7 +14,7 @@ from tfod.cli.arguments import (
     to_write,
     whole_number,
 )
-from tfod.cli.output import print_line, print_note
+from tfod.cli.printing import print_line, print_note
 from tfod.errors import TfodError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.writer import ShardLayout, parse_size

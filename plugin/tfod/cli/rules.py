@@ -11,7 +11,7 @@ from tfod.checker.reporters.escaping import WIDTH
 from tfod.checker.reporters.wording import by_family, parts
 from tfod.checker.rules.registry import all_rules, no_such_rule
 from tfod.cli.arguments import Parser
-from tfod.cli.output import print_text
+from tfod.cli.printing import print_text
 from tfod.errors import TfodError
 
 

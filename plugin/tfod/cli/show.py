@@ -16,7 +16,7 @@ from tfod.cli.arguments import (
     not_empty,
     whole_number,
 )
-from tfod.cli.output import begin_output, files_among, files_of, print_line, print_note
+from tfod.cli.printing import begin_output, files_among, files_of, print_line, print_note
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.show import draw_records
 from tfod.sources.other_tools import no_shards_error

@@ -17,7 +17,7 @@ from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.cvat.detections import TRACKS, DetectionBuilder
+from tfod.formats.cvat.frame_detections import TRACKS, DetectionBuilder
 from tfod.formats.cvat.shapes import CvatImage, CvatShape
 from tfod.formats.target_map import TargetMap
 from tfod.tfrecord.image_names import split_extension

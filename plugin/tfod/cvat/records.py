@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.checker.finding import first_of, plural
+from tfod.checker.finding import join_names, plural
 from tfod.checker.references.cvat_task import Frame, Task
 from tfod.checker.references.frames import Matcher
 from tfod.detection import keys
-from tfod.detection.boxes import PixelBox, corners_in_pixels
+from tfod.detection.box_geometry import PixelBox, corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import (
@@ -28,15 +28,15 @@ from tfod.detection.images.image import (
     FORMAT_OF_EXTENSION,
     sniff_format,
 )
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
-from tfod.example.columns import ExampleBatch
-from tfod.formats.cvat.detections import TRACK, shapes_of
+from tfod.example.example_batch import ExampleBatch
+from tfod.formats.cvat.frame_detections import TRACK, shapes_of
 from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
 from tfod.formats.dataset import size_of
-from tfod.formats.writer import masks_of
+from tfod.formats.format_writer import masks_of
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
@@ -210,7 +210,7 @@ class NewImages:
     def sentences(self) -> list[str]:
         """Return what is to be said of the names."""
         count = len(self.renamed)
-        listed = first_of(self.renamed, _NAMES_SHOWN)
+        listed = join_names(self.renamed, _NAMES_SHOWN)
         return [f"{plural(count, 'image')} renamed: {listed}"] if count else []
 
 
@@ -225,16 +225,12 @@ class ShapeBuilder:
     """
 
     def __init__(
-        self,
-        labels: Labels | None,
-        *,
-        new_attributes: bool = False,
-        by_datumaro: bool = False,
+        self, labels: Labels | None, *, new_attributes: bool = False, by_datumaro: bool = False
     ) -> None:
         self._labels = labels
         self._new_attributes = new_attributes
         self._by_datumaro = by_datumaro
-        self.losses = Losses(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
+        self.losses = LossCounter(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
 
     def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
         """The shapes of a record's objects on a frame of this height and width.

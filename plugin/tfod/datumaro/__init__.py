@@ -18,10 +18,10 @@ import importlib
 from typing import Any
 
 PLUGINS = {
-    "TfDetectionApiBase": "reader",
+    "TfDetectionApiBase": "dataset_base",
     "TfDetectionApiImporter": "importer",
     "TfDetectionApiExporter": "formats.tf_detection_api",
-    "RoboflowTfrecordBase": "reader",
+    "RoboflowTfrecordBase": "dataset_base",
     "RoboflowTfrecordImporter": "importer",
     "KerasCocoBase": "formats.recipes",
     "KerasCocoImporter": "importer",

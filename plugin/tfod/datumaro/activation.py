@@ -97,8 +97,8 @@ def _normalize_extensions(module: Any) -> None:
 
     @functools.wraps(original)
     def get_all_file_extensions(path: str, ignore_dirs: Any) -> list[str]:
-        from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
         from tfod.tfrecord.shard_sets.search import find_shards
+        from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS
 
         found: list[str] = original(path, ignore_dirs)
         if not any(extension.lower() in SHARD_EXTENSIONS for extension in found):

@@ -12,9 +12,9 @@ import numpy as np
 
 from tfod.datumaro.categories import ExportClass, ExportClasses
 from tfod.datumaro.compat import AnnotationType, annotation
-from tfod.datumaro.images import BoxedMask
+from tfod.datumaro.media import BoxedMask
 from tfod.detection.attributes import is_attribute_value
-from tfod.detection.boxes import (
+from tfod.detection.box_geometry import (
     PixelBox,
     degrees_of,
     enclosing,
@@ -26,20 +26,20 @@ from tfod.detection.boxes import (
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
-    Drawn,
     ImageLabel,
     Keypoints,
     PngMask,
+    ShapeDetails,
     drawn_by_number,
 )
-from tfod.detection.images.masks import (
+from tfod.detection.images.mask_images import (
     box_outline,
     ellipse_outline,
     encode_mask_png,
     fill_box,
 )
-from tfod.detection.losses import Losses
-from tfod.formats.reading.files import by
+from tfod.detection.losses import LossCounter
+from tfod.formats.reading.files import format_size
 
 # Shapes that become an object of their own: its box, and its mask when masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
@@ -67,7 +67,7 @@ class ExportedObject:
     outlines: list[Any] = field(default_factory=list)
     shape: Any = None
     outline: Sequence[float] | None = None  # of a shape that is no upright box: x, y, x, y, …
-    drawn: Drawn = field(default_factory=Drawn)
+    drawn: ShapeDetails = field(default_factory=ShapeDetails)
     points: Any = None
 
     @property
@@ -89,7 +89,7 @@ class ObjectBuilder:
         classes: ExportClasses,
         save_masks: bool,
         report: Callable[[str], None],
-        losses: Losses,
+        losses: LossCounter,
         unlabelled: str,
     ) -> None:
         self._classes = classes
@@ -261,7 +261,8 @@ class ObjectBuilder:
             drawn = np.asarray(drawn, bool)
             if drawn.shape != size:  # trainers stop at it
                 if len(one.outlines) > 1:
-                    self._report(f"a mask is {by(drawn.shape)}, its image {by(size)}; resize it")
+                    mask_size, image_size = format_size(drawn.shape), format_size(size)
+                    self._report(f"a mask is {mask_size}, its image {image_size}; resize it")
                     continue
                 self._losses[OTHER_SIZE][""] += 1
             mask = drawn if mask is None else mask | drawn
@@ -322,9 +323,9 @@ class ObjectBuilder:
         return ImageLabel(known.text, known.label, float(score) if number else None, attributes)
 
 
-def _how(one: Any) -> Drawn:
+def _how(one: Any) -> ShapeDetails:
     """The layer and the group of an annotation."""
-    return Drawn(z_order=int(one.z_order), group=int(one.group))
+    return ShapeDetails(z_order=int(one.z_order), group=int(one.group))
 
 
 def _plain_boxes(annotations: Iterable[Any], size: tuple[int, int]) -> np.ndarray | None:

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
-from tfod.datumaro.formats.layouts import Layout
-from tfod.datumaro.formats.options import ExportOptions, add_arguments
-from tfod.datumaro.images import ImageEncoder, UprightImage
+from tfod.datumaro.formats.export_layouts import Layout
+from tfod.datumaro.formats.export_options import ExportOptions, add_arguments
+from tfod.datumaro.media import ImageEncoder, UprightImage
 from tfod.detection import keys
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.labels_file import load_classes
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.storage.publishing import Output
@@ -42,7 +42,8 @@ class ShardExporter(compat.Exporter):
         save_dir: the folder to write to.
         save_media: put the images into the shards (``save_images`` is its old name).
         image_ext: re-encode images to this extension.
-        options: those of :class:`tfod.datumaro.formats.options.ExportOptions` that the format has.
+        options: options of the format, from
+            :class:`tfod.datumaro.formats.export_options.ExportOptions`.
 
     Raises:
         DatasetExportError: something cannot be written; what was there before is unchanged.
@@ -87,7 +88,7 @@ class ShardExporter(compat.Exporter):
         try:
             self._options = ExportOptions.take({"label_map", *self.OPTIONS}, options)
             super().__init__(extractor, save_dir, save_media=with_images, **options)
-            self._losses = Losses(*self.LOSSES)
+            self._losses = LossCounter(*self.LOSSES)
             self._images = ImageEncoder(
                 save_media=with_images,
                 image_ext=self._image_ext,
@@ -202,7 +203,7 @@ class ShardExporter(compat.Exporter):
         written = {path for one in self._writers.values() for path in one.complete()}
         there = self._layout.shards(self._writers)
         goes = self._stale | {path for one in self._writers for path in there.get(one, ())}
-        self._output.stale = goes - set(map(os.path.abspath, written))
+        self._output.obsolete = goes - set(map(os.path.abspath, written))
         stays = [subset for subset, paths in there.items() if not goes.issuperset(paths)]
         texts = self._layout.texts(self._classes.label_map, self._writers)
         for name, text in texts.items():

@@ -22,15 +22,15 @@ import numpy as np
 
 from tfod.datumaro.compat import annotation, rotated_box
 from tfod.datumaro.construct import make_boxes, round_points
-from tfod.datumaro.images import BoxedMask, LazyNumericalMask, LazyPngMask
+from tfod.datumaro.media import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
 from tfod.detection.attributes import box_as_drawn
-from tfod.detection.boxes import corners_in_pixels
-from tfod.detection.detection import Detection, Drawn, ImageLabel
+from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.detection import Detection, ImageLabel, ShapeDetails
 from tfod.detection.detections import Detections
-from tfod.detection.images.masks import is_box_png, png_size
+from tfod.detection.images.mask_images import is_box_png, png_size
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.example.wire import Kind
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
 
@@ -51,7 +51,7 @@ class AnnotationBuilder:
     were met. What is taken with a liberty is counted in ``losses``.
     """
 
-    def __init__(self, classes: ClassTable, losses: Losses) -> None:
+    def __init__(self, classes: ClassTable, losses: LossCounter) -> None:
         self._classes = classes
         self._losses = losses
         self.keypoint_names: dict[int, Sequence[str]] = {}
@@ -113,7 +113,7 @@ class AnnotationBuilder:
             if index in bad:
                 report(f"box {index} {bad[index]}")
                 continue
-            drawn = more.drawn.get(index) or Drawn()
+            drawn = more.drawn.get(index) or ShapeDetails()
             points = self._points(more, index, box.label, size)
             box.z_order = drawn.z_order
             box.group = drawn.group or (free + index if points is not None else 0)
@@ -125,7 +125,9 @@ class AnnotationBuilder:
                 annotations.append(points)
         return annotations
 
-    def _shape(self, box: Any, drawn: Drawn, corners: Any, size: tuple[int, int], mask: Any) -> Any:
+    def _shape(
+        self, box: Any, drawn: ShapeDetails, corners: Any, size: tuple[int, int], mask: Any
+    ) -> Any:
         """An object as it was drawn: its box before that was turned, its mask, or its box."""
         fields = {name: getattr(box, name) for name in _FIELDS}
         upright = box_as_drawn(drawn, tuple(corners), size)

@@ -13,8 +13,8 @@ from tfod.detection import keys
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
 from tfod.sources.layouts import Layout, choose_layout, peek
 from tfod.sources.reading import find_readable
-from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export
+from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS
 from tfod.tfrecord.storage.urls import is_url, is_zip
 
 

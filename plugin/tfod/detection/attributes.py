@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_points
+from tfod.detection.box_geometry import PixelBox, clipped_outline, enclosing_points
 from tfod.detection.columns import DetectionColumns
-from tfod.detection.detection import AttributeValue, Detection, Drawn, NumberText
-from tfod.detection.images.masks import box_outline
-from tfod.example.columns import Column
+from tfod.detection.detection import AttributeValue, Detection, NumberText, ShapeDetails
+from tfod.detection.images.mask_images import box_outline
 from tfod.example.example import bytes_feature, float_feature, int64_feature
+from tfod.example.example_batch import Column
 from tfod.example.wire import Kind
 
 _ATTRIBUTE_OF_NAME = {
@@ -185,7 +185,7 @@ class Extra(NamedTuple):
     """
 
     image: Mapping[str, Any] = {}
-    drawn: Mapping[int, Drawn] = {}
+    drawn: Mapping[int, ShapeDetails] = {}
     labels: Mapping[int, Mapping[str, AttributeValue]] = {}
 
 
@@ -230,12 +230,12 @@ def _corrected(extra: Any, attributes: dict[str, list[AttributeValue]], count: i
         attributes[str(other)] = attributes.pop(name)
     return Extra(
         image=dict(extra.get("image", {})),
-        drawn={numbers[key]: drawn_of(one) for key, one in extra.get("drawn", {}).items()},
+        drawn={numbers[key]: shape_details_of(one) for key, one in extra.get("drawn", {}).items()},
         labels={int(key): dict(one) for key, one in extra.get("labels", {}).items()},
     )
 
 
-def drawn_of(one: Mapping[str, Any]) -> Drawn:
+def shape_details_of(one: Mapping[str, Any]) -> ShapeDetails:
     """Return how an object was drawn; ValueError if a number is not finite or a box is invalid."""
     rotation, box = float(one.get("rotation", 0)), None
     if rotation:
@@ -244,14 +244,14 @@ def drawn_of(one: Mapping[str, Any]) -> Drawn:
     layer, group = int(one.get("z_order", 0)), int(one.get("group", 0))
     if not np.isfinite((rotation, *(box or ()))).all() or max(abs(layer), abs(group)) >= 1 << 31:
         raise ValueError("a number that is not finite, or too large")
-    return Drawn(box, rotation, layer, group)
+    return ShapeDetails(box, rotation, layer, group)
 
 
 _CLOSE = 0.02
 """Pixels: hundredths of one are rounded, and a record's numbers are of single precision."""
 
 
-def box_as_drawn(drawn: Drawn, corners: PixelBox, size: tuple[int, int]) -> PixelBox | None:
+def box_as_drawn(drawn: ShapeDetails, corners: PixelBox, size: tuple[int, int]) -> PixelBox | None:
     """The box of a turned object before it was turned; None where its own box is another by now.
 
     Args:

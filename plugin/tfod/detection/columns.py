@@ -14,7 +14,7 @@ from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.images.image import ImageHeader, read_image_header
-from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
+from tfod.example.example_batch import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
@@ -147,7 +147,7 @@ class DetectionColumns:
         if oddity not in self._oddities[row]:
             self._oddities[row].append(oddity)
 
-    def oddities(self, row: int) -> list[str]:
+    def warnings(self, row: int) -> list[str]:
         """What was read with a liberty, as short sentences without a location."""
         return self._oddities.get(row, [])
 

@@ -33,7 +33,7 @@ def _content(value: Any) -> Any:
     """Return what equal values share, hashable; None for what a record does not hold."""
     if is_dataclass(value):
         names = [one.name for one in fields(value) if one.compare]
-        is_plain = isinstance(value, Drawn) and not value
+        is_plain = isinstance(value, ShapeDetails) and not value
         return None if is_plain else tuple(_content(getattr(value, name)) for name in names)
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
@@ -101,7 +101,7 @@ class ImageLabel(_ComparedByContent):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ShapeDetails:
     """How an object was drawn, as far as its box does not say it.
 
     Attributes:
@@ -121,7 +121,7 @@ class Drawn:
         return bool(self.rotation or self.z_order or self.group)
 
 
-def drawn_by_number(objects: Sequence[Drawn]) -> dict[int, Drawn]:
+def drawn_by_number(objects: Sequence[ShapeDetails]) -> dict[int, ShapeDetails]:
     """How objects were drawn, as far as there is something to say; a group of one is none."""
     members = Counter(one.group for one in objects)
     alone = {group for group, count in members.items() if group and count == 1}
@@ -150,7 +150,7 @@ class Detection(_ComparedByContent):
         image_attributes: name to a list of class ids of the whole image.
         image_extra: name to value, of whatever else belongs to the whole image.
         unread_keys: features that mean nothing to tfod.
-        oddities: what was read with a liberty, as short sentences without place.
+        warnings: what was read with a liberty, as short sentences without place.
     """
 
     filename: str | None = None
@@ -167,11 +167,11 @@ class Detection(_ComparedByContent):
     numerical_masks: np.ndarray | None = None
     keypoints: Keypoints | None = None
     attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
-    drawn: Mapping[int, Drawn] = field(default_factory=dict)
+    drawn: Mapping[int, ShapeDetails] = field(default_factory=dict)
     image_labels: Sequence[ImageLabel] = ()
     captions: Sequence[str] = ()
     image_masks: Mapping[str, PngMask] = field(default_factory=dict)
     image_attributes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = field(default=(), compare=False)
-    oddities: Sequence[str] = field(default=(), compare=False)
+    warnings: Sequence[str] = field(default=(), compare=False)

@@ -18,12 +18,12 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import attributes_of, column_of
-from tfod.detection.boxes import normalized
+from tfod.detection.box_geometry import normalized
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
 from tfod.errors import RecordError
-from tfod.example.columns import Column
+from tfod.example.example_batch import Column
 from tfod.example.wire import Kind
 
 
@@ -76,7 +76,7 @@ class Detections(DetectionColumns, Sequence[Detection]):
         return {*self.examples.refused, *self._first_problems}
 
     @cached_property
-    def without(self) -> frozenset[str]:
+    def absent_keys(self) -> frozenset[str]:
         """Which of the keys of rare things no record of the batch has values of."""
         kinds = {
             keys.IMAGE_CLASS_TEXT: Kind.BYTES,
@@ -141,7 +141,7 @@ def detection_of(found: Detections, row: int) -> Detection:
         or _nothing(texts, row, end - first),
         class_label=labels[row].tolist() or _nothing(labels, row, end - first),
         **(_rare_fields(found, row, end - first) if found.other_keys else {}),
-        oddities=found.oddities(row),
+        warnings=found.warnings(row),
     )
 
 
@@ -204,7 +204,7 @@ def _png_masks(found: Detections, spans: Sequence[tuple[int, int]]) -> list[PngM
 
 
 def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
-    if keys.KEYPOINT_X in found.without:
+    if keys.KEYPOINT_X in found.absent_keys:
         return None
     column_x = found.column(keys.KEYPOINT_X, Kind.FLOAT)
     x, y = column_x[row], found.column(keys.KEYPOINT_Y, Kind.FLOAT)[row]
@@ -225,7 +225,7 @@ def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
 
 def image_labels_of(found: Detections, row: int) -> list[ImageLabel]:
     """The classes of the whole image of a row that has no problem."""
-    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.without:
+    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.absent_keys:
         return []
     texts = found.texts_in(found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)
     labels = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)[row].tolist()

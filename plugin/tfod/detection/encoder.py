@@ -20,12 +20,12 @@ import numpy as np
 from tfod.detection import keys
 from tfod.detection.attributes import (
     Corrections,
-    drawn_of,
     encode_attribute,
     is_attribute_value,
+    shape_details_of,
 )
-from tfod.detection.boxes import far_boxes, pixel_boxes
-from tfod.detection.detection import Detection, Drawn, Keypoints, PngMask
+from tfod.detection.box_geometry import far_boxes, pixel_boxes
+from tfod.detection.detection import Detection, Keypoints, PngMask, ShapeDetails
 from tfod.detection.features.schema import PROFILES
 from tfod.detection.images.image import image_size, read_image_header
 from tfod.errors import TfodError
@@ -250,11 +250,11 @@ def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, byte
     return features | ({keys.KEYPOINT_TEXT: _texts([*names] * count)} if names else {})
 
 
-def _drawn(drawn: Mapping[int, Drawn], _: Detection, count: int) -> dict[str, bytes]:
+def _drawn(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) -> dict[str, bytes]:
     for number, shape in drawn.items():
         if number not in range(count):
             raise _FieldError(f"has object {number}, but there are {count} boxes")
-        drawn_of(vars(shape))
+        shape_details_of(vars(shape))
     return {}
 
 

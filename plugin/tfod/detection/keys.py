@@ -62,8 +62,8 @@ EXTRA_ATTRIBUTES: Final = "tfod/attributes"
 ``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]},
 "names": {name: other name}, "drawn": {number: {"box": [left, top, right, bottom],
 "rotation": degrees, "z_order": layer, "group": number}}, "labels": {number: {name: value}}}``:
-``drawn`` is how objects were drawn (:class:`~tfod.detection.detection.Drawn`), ``labels`` are
-attributes of the classes of the whole image.
+``drawn`` is how objects were drawn (:class:`~tfod.detection.detection.ShapeDetails`),
+``labels`` are attributes of the classes of the whole image.
 """
 
 

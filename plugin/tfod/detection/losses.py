@@ -14,7 +14,7 @@ def listed(counter: Counter[str]) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-class Losses(dict[str, Counter[str]]):
+class LossCounter(dict[str, Counter[str]]):
     """What does not come along, or comes in another form: how often, by sentence and by name.
 
     Where a sentence alone says it, the name is ''. Sentences are reported in the order in which

@@ -16,11 +16,11 @@ import numpy as np
 
 from tfod.detection import keys
 from tfod.detection.attributes import ExtraError, attributes_of
-from tfod.detection.boxes import LOOKS_LIKE_PIXELS, pixel_boxes
+from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS, pixel_boxes
 from tfod.detection.columns import OD_API, DetectionColumns, usual_keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
-from tfod.example.columns import Column
+from tfod.example.example_batch import Column
 from tfod.example.wire import Kind
 
 READ = "read"

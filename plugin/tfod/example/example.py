@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.columns import Column, ExampleBatch, bytes_of
+from tfod.example.example_batch import Column, ExampleBatch, bytes_of
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -19,7 +19,7 @@ _FLOAT32 = np.dtype("<f4")
 
 
 class Example:
-    """The features of one record: a row of an :class:`~tfod.example.columns.ExampleBatch`.
+    """The features of one record: a row of an :class:`~tfod.example.example_batch.ExampleBatch`.
 
     Raises:
         RecordError: the record is not a ``tf.train.Example``.

@@ -18,7 +18,12 @@ from typing import IO, Any
 import numpy as np
 
 from tfod.detection.detection import Detection, Keypoints, PngMask
-from tfod.detection.images.masks import draw_segmentation, encode_mask_png, fill_box, run_lengths
+from tfod.detection.images.mask_images import (
+    draw_segmentation,
+    encode_mask_png,
+    fill_box,
+    run_lengths,
+)
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
@@ -28,21 +33,21 @@ from tfod.formats.coco_json import (
     place_of,
     points_of,
     real_number,
+    require_valid_entry,
     scalar,
     side,
-    sound,
     subset_of,
     whole_number,
 )
 from tfod.formats.dataset import Dataset, Images, chosen
+from tfod.formats.format_writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
 from tfod.formats.numbers import DECIMALS, digits, lines_of, multiply_as_typed
-from tfod.formats.options import Options, Problems
+from tfod.formats.options import ConversionProblems, Options
 from tfod.formats.reading.documents import quoted
 from tfod.formats.reading.files import Frame, ImageFiles
-from tfod.formats.reading.objects import Object, Reading, rotated
-from tfod.formats.writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
+from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, rotated
 from tfod.sources.format_recognition import SourceFiles, find_coco_files
-from tfod.tfrecord.shard_sets.names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
 
 _UNPLACED = (
     "annotations whose image_id is not the id of an image (a number and a text are different ids), "
@@ -68,27 +73,27 @@ def read(source: str, options: Options) -> Dataset:
     if len(named) < len(files):
         listed = ", ".join(files)
         raise TfodError(f"{source}: two JSONs are of the same subset: {listed}; name one")
-    problems = Problems(options)
+    problems = ConversionProblems(options)
     documents = [
         CocoDocument.read(subset, file, options.images)
         for subset, file in chosen(named, options.subset, source).items()
     ]
     classes = classes_of(documents, options.label_map, problems)
     draw = functools.partial(_masks, problems) if options.masks else None
-    reading = Reading(classes, options, problems, draw=draw)
+    reading = DatasetBuilder(classes, options, problems, draw=draw)
     subsets = {one.subset: _detections(one, reading) for one in documents}
     ids = [str(image.get("id")) for one in documents for image in one.images]
     return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
 
 
-def _detections(document: CocoDocument, reading: Reading) -> Iterator[Detection | None]:
+def _detections(document: CocoDocument, reading: DatasetBuilder) -> Iterator[Detection | None]:
     """The Detections of a document, in the order of its images."""
     path, problems = document.file, reading.problems
     images = ImageFiles(document.folders, root=reading.options.unpacked)
     points = document.point_names
     left, ids = dict(document.annotations), set[str]()
     for entry in document.images:
-        with sound(f"{path}, image {quoted(entry.get('id'))}"):
+        with require_valid_entry(f"{path}, image {quoted(entry.get('id'))}"):
             image_id, name = scalar(entry, "id"), entry["file_name"]
             if not isinstance(name, str) or not name:
                 raise ValueError(f"file_name is {quoted(name)}, expected a text")
@@ -109,14 +114,16 @@ def _detections(document: CocoDocument, reading: Reading) -> Iterator[Detection 
             problems.add(_UNPLACED, f"{place_of(path, one.get('id'))}: {quoted(image_id)}")
 
 
-def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) -> Object | None:
+def _object(
+    entry: Mapping[str, Any], document: CocoDocument, reading: DatasetBuilder
+) -> AnnotatedObject | None:
     """The object of an annotation; None where it is left out."""
     place, problems = place_of(document.file, entry.get("id")), reading.problems
     if not entry.get("bbox"):
         problems.annotated += 1
         problems.add("annotations without bbox, left out", place)
         return None
-    with sound(place):
+    with require_valid_entry(place):
         x, y, width, height = box_of(entry["bbox"])
         area = width * height
         if entry.get("area") is None:
@@ -145,10 +152,12 @@ def _object(entry: Mapping[str, Any], document: CocoDocument, reading: Reading) 
             own = points_of(entry["keypoints"], len(category.keypoints))
             points[[point.id for point in category.keypoints]] = own
     values = {**attributes, **values}
-    return Object(category.class_name, box, place, values, points, outline, drawn)
+    return AnnotatedObject(category.class_name, box, place, values, points, outline, drawn)
 
 
-def _masks(problems: Problems, objects: Sequence[Object], frame: Frame) -> list[PngMask]:
+def _masks(
+    problems: ConversionProblems, objects: Sequence[AnnotatedObject], frame: Frame
+) -> list[PngMask]:
     """A mask for each object: the OD API wants one for each.
 
     It is of the size that the JSON gives, or the runs have; writers see that it is the image's.
@@ -290,12 +299,7 @@ class Writer(FormatWriter):
         return b"".join(b"%b%b},\n" % part for part in parts)
 
     def _others(
-        self,
-        images: Images,
-        row: int,
-        areas: np.ndarray,
-        crowds: np.ndarray,
-        label_map: LabelMap,
+        self, images: Images, row: int, areas: np.ndarray, crowds: np.ndarray, label_map: LabelMap
     ) -> Iterator[bytes]:
         """What the entries of a row's objects have besides; areas and crowds are set."""
         one, size = images.detections[row], tuple(images.sizes[row].tolist())

@@ -17,11 +17,11 @@ import numpy as np
 from tfod.detection.labels.dataset_classes import BACKGROUND
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
-from tfod.formats.options import Problems
+from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.documents import quoted, read_json
-from tfod.formats.reading.objects import KnownClasses
+from tfod.formats.reading.objects import SourceClasses
 from tfod.sources.format_recognition import COCO_ROBOFLOW_FILE
-from tfod.tfrecord.shard_sets.names import subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import subset_of_stem
 
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
@@ -67,7 +67,7 @@ class CocoDocument:
             # COCO's file of keypoints of the same annotations, by their ids.
             others = _lists(beside)
             for key in ("annotations", "categories"):
-                with sound(beside):
+                with require_valid_entry(beside):
                     points = {other["id"]: other.get("keypoints") for other in others[key]}
                     for entry in lists[key]:
                         if points.get(entry.get("id")):
@@ -77,7 +77,7 @@ class CocoDocument:
         used: dict[int, str] = {}
         for one in lists["annotations"]:
             where = place_of(path, one.get("id"))
-            with sound(where):
+            with require_valid_entry(where):
                 annotations.setdefault(scalar(one, "image_id"), []).append(one)
                 number = whole_number(one, "category_id")
             if number not in categories:
@@ -132,7 +132,7 @@ def _categories(
     names: list[str] = []
     known: dict[tuple[str, ...], int] = {(): 0}
     for place, one in enumerate(entries, 1):
-        with sound(f"{path}, category {place} in the list"):
+        with require_valid_entry(f"{path}, category {place} in the list"):
             number, name = whole_number(one, "id"), one["name"]
             if not 0 <= number <= _LARGEST_WHOLE:
                 raise ValueError("its id is below 0 or beyond 32 bits")
@@ -150,8 +150,8 @@ def _categories(
 
 
 def classes_of(
-    documents: Sequence[CocoDocument], label_map: str | None, problems: Problems
-) -> KnownClasses:
+    documents: Sequence[CocoDocument], label_map: str | None, problems: ConversionProblems
+) -> SourceClasses:
     """The ids of the categories of all sets.
 
     Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
@@ -162,7 +162,7 @@ def classes_of(
     """
     if label_map is not None:
         found, notes = load_label_map(label_map)
-        return KnownClasses(found, label_map, tuple(notes), label_map)
+        return SourceClasses(found, label_map, tuple(notes), label_map)
     items: dict[int, LabelMapItem] = {}
     path = documents[0].file
     for one in documents:
@@ -199,14 +199,14 @@ def classes_of(
             f"{path}: {kept.pop(0).name!r:.81}",
         )
     made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return KnownClasses(made, f"that of {path}", file=path)
+    return SourceClasses(made, f"that of {path}", file=path)
 
 
 # Values as JSON has them
 
 
 @contextlib.contextmanager
-def sound(where: str) -> Iterator[None]:
+def require_valid_entry(where: str) -> Iterator[None]:
     """Whatever is amiss with an entry inside becomes an error that reads as one line."""
     try:
         yield

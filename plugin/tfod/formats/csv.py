@@ -19,14 +19,14 @@ from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images, chosen
+from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import DECIMALS, digits
-from tfod.formats.options import Options, Problems
+from tfod.formats.options import ConversionProblems, Options
 from tfod.formats.reading.documents import open_text, parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
-from tfod.formats.reading.objects import KnownClasses, Object, Reading
-from tfod.formats.writer import FormatWriter
+from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
 from tfod.sources.format_recognition import CSV_COLUMNS, SourceFiles, find_csv_files
-from tfod.tfrecord.shard_sets.names import stem_of_subset, subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import stem_of_subset, subset_of_stem
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[4:]
@@ -58,7 +58,7 @@ def read(source: str, options: Options) -> Dataset:
     every = find_csv_files(found)
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
-    problems, above = Problems(options), os.path.dirname(every[0])
+    problems, above = ConversionProblems(options), os.path.dirname(every[0])
     for other in sorted({*map(found.path, found.ending_with(".csv"))}.difference(every)):
         problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
@@ -72,8 +72,8 @@ def read(source: str, options: Options) -> Dataset:
     names = {
         each.name for found in images.values() for one in found.values() for each in one.objects
     }
-    classes = KnownClasses.find(options, above, lambda: sorted(names), source)
-    reading = Reading(classes, options, problems)
+    classes = SourceClasses.find(options, above, lambda: sorted(names), source)
+    reading = DatasetBuilder(classes, options, problems)
     subsets = {
         subset: _detections(files[subset], found, _folders(above, subset, options.images), reading)
         for subset, found in images.items()
@@ -95,11 +95,11 @@ class CsvImage(NamedTuple):
 
     size: AnnotatedSize
     row: int
-    objects: list[Object]
+    objects: list[AnnotatedObject]
 
 
 def _detections(
-    path: str, images: Mapping[str, CsvImage], folders: Sequence[str], reading: Reading
+    path: str, images: Mapping[str, CsvImage], folders: Sequence[str], reading: DatasetBuilder
 ) -> Iterator[Detection | None]:
     """The records of a CSV's images, in the order of their names."""
     finder = ImageFiles(folders, root=reading.options.unpacked)
@@ -108,7 +108,7 @@ def _detections(
         yield reading.detection(finder, [filename], one.size, one.objects, where)
 
 
-def read_detection_csv(path: str, problems: Problems) -> dict[str, CsvImage]:
+def read_detection_csv(path: str, problems: ConversionProblems) -> dict[str, CsvImage]:
     """Read a detection CSV in UTF-8 or UTF-16: its images by name.
 
     Columns may be in any order, with others among them, and without width and height; fields may
@@ -155,7 +155,7 @@ def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
     return csv.reader(plain, delimiter=delimiter, strict=True, skipinitialspace=True)
 
 
-def _columns(fields: Sequence[str], path: str, problems: Problems) -> Sequence[str]:
+def _columns(fields: Sequence[str], path: str, problems: ConversionProblems) -> Sequence[str]:
     """The names of a header; raises TfodError for another line."""
     given = [one.strip() for one in fields]
     names = [one.lower() for one in given]
@@ -208,7 +208,7 @@ def _add(
     if not class_name:
         raise TfodError(f"{where}: has no class")
     box = [parse_number(given[side], f"{where}: {side} has", finite=False) for side in _SIDES]
-    image.objects.append(Object(class_name, box, where))
+    image.objects.append(AnnotatedObject(class_name, box, where))
 
 
 def _pixels(given: Mapping[str, str], name: str, where: str) -> int | None:

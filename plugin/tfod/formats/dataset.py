@@ -119,11 +119,7 @@ class Images:
 
     @classmethod
     def of(
-        cls,
-        subset: str,
-        found: Sequence[Detection],
-        label_map: LabelMap | None,
-        classes: Classes,
+        cls, subset: str, found: Sequence[Detection], label_map: LabelMap | None, classes: Classes
     ) -> Images:
         """The columns of rows whose classes are of a label map, if there is one.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfod.detection.boxes import LOOKS_LIKE_PIXELS
+from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
 from tfod.formats.target_map import TargetMap
@@ -54,7 +54,7 @@ class CompleteShard(NamedTuple):
     """A complete shard: the path that it will have, where it is, what it is made from."""
 
     path: str
-    aside: str
+    temporary_path: str
     source: str
 
 
@@ -123,7 +123,7 @@ class Refusal(NamedTuple):
     fix: str
 
 
-class Problems:
+class ConversionProblems:
     """What does not fit, counted by sentence; nothing is left out without one.
 
     Attributes:

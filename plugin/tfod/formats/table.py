@@ -19,8 +19,8 @@ from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
 from tfod.sources.format_recognition import Recognized, holds_shards, recognize_annotations
 from tfod.sources.other_tools import describe_other_tool
-from tfod.tfrecord.shard_sets.names import parse_shard_name
-from tfod.tfrecord.storage.publishing import ReadPaths
+from tfod.tfrecord.shard_sets.shard_names import parse_shard_name
+from tfod.tfrecord.storage.publishing import ProtectedPaths
 from tfod.tfrecord.storage.urls import is_url, is_zip
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ SHARDS = "shards"
 _FILES = frozenset((".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png"))
 """Endings that a folder does not have."""
 FORMATS = {
-    SHARDS: Format("shards", has_ids=True),
+    SHARDS: Format("tfrecord", has_ids=True),
     "coco": Format("coco", ".json", has_ids=True),
     "voc": Format("voc"),
     "yolo": Format("yolo"),
     "csv": Format("csv", ".csv"),
-    "cvat_xml": Format("cvat.dataset", ".xml"),
+    "cvat_xml": Format("cvat.cvat_for_images", ".xml"),
 }
 """By the names that ``--from`` and ``--to`` take."""
 TARGETS = {
@@ -187,7 +187,7 @@ def convert(
         raise TfodError(f"{source}: --boxes is for shards; leave it out")
     # Shards may lie among what they are made from, and replace only shards.
     if target_format != SHARDS or source_format == SHARDS:
-        ReadPaths([source]).require_other(target)
+        ProtectedPaths([source]).require_unprotected(target)
     one = TARGETS[target_format]
     is_file = one.is_file(target) or (target_format == SHARDS and bool(parse_shard_name(target)))
     folder = os.path.dirname(target) if is_file else target

@@ -18,26 +18,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.boxes import PixelBox, enclosing_points
+from tfod.detection.box_geometry import PixelBox, enclosing_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
+from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import DECIMALS, digits, lines_of
-from tfod.formats.options import Options, Problems
-from tfod.formats.reading.documents import (
-    number_in,
-    parse,
-    read_lines,
-    xml_text,
-)
+from tfod.formats.options import ConversionProblems, Options
+from tfod.formats.reading.documents import number_in, parse, read_lines, xml_text
 from tfod.formats.reading.files import ImageFiles, ends_of, files_below
-from tfod.formats.reading.objects import ROTATED, KnownClasses, Object, Reading, rotated
-from tfod.formats.writer import FormatWriter
+from tfod.formats.reading.objects import (
+    ROTATED,
+    AnnotatedObject,
+    DatasetBuilder,
+    SourceClasses,
+    rotated,
+)
 from tfod.sources.format_recognition import ANNOTATION_FOLDERS
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
-from tfod.tfrecord.shard_sets.names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
 
 _YEARS = ("VOC2007", "VOC2012")
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
@@ -84,15 +85,15 @@ def read(source: str, options: Options) -> Dataset:
         TfodError: something is missing, odd or there already; with file and line.
     """
     year = _Year.at(source)
-    problems = Problems(options)
+    problems = ConversionProblems(options)
     every = sorted(_xml_files(year.annotations))
     if not every:
         raise TfodError(f"{year.annotations} holds no XML file; name the folder that does")
     # All annotations are looked at, not those of one set: every set gets the same map.
-    classes = KnownClasses.find(
+    classes = SourceClasses.find(
         options, year.root, lambda: _class_names(every), year.annotations, "voc2007"
     )
-    reading = Reading(classes, options, problems)
+    reading = DatasetBuilder(classes, options, problems)
     subsets = {
         subset: _detections(own, paths, reading)
         for subset, (own, paths) in _subsets(source, year, every, options.subset, problems).items()
@@ -101,7 +102,7 @@ def read(source: str, options: Options) -> Dataset:
 
 
 def _subsets(
-    source: str, year: _Year, every: Sequence[str], wanted: str | None, problems: Problems
+    source: str, year: _Year, every: Sequence[str], wanted: str | None, problems: ConversionProblems
 ) -> dict[str, tuple[_Year, Sequence[str]]]:
     """The XML files of each subset, and where it lies: of Roboflow's folders, of lists, or all."""
     tops = {os.path.relpath(one, year.root).split(os.sep)[0] for one in every}
@@ -162,12 +163,14 @@ class _Year:
             if line and (not _FLAG.search(line) or self._xml(line)):
                 found.append(stem)
         if {_JOINED, *_PARTS}.issubset(found):
-            joined, *parts = (set(self.files_of(one, Problems())) for one in (_JOINED, *_PARTS))
+            joined, *parts = (
+                set(self.files_of(one, ConversionProblems())) for one in (_JOINED, *_PARTS)
+            )
             if joined.issubset(set().union(*parts)):
                 found.remove(_JOINED)
         return found
 
-    def files_of(self, name: str, problems: Problems) -> list[str]:
+    def files_of(self, name: str, problems: ConversionProblems) -> list[str]:
         """Paths of the XML files of a set, in the order of its list."""
         path = os.path.join(self.lists, name + _LIST)
         if not os.path.isfile(path):
@@ -202,7 +205,9 @@ def _class_names(paths: Sequence[str]) -> list[str]:
     return sorted({(one.findtext("name") or "").strip() for one in objects})
 
 
-def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator[Detection | None]:
+def _detections(
+    year: _Year, paths: Sequence[str], reading: DatasetBuilder
+) -> Iterator[Detection | None]:
     """The records of annotations.
 
     An image is named as its XML file, whatever ``<filename>`` and ``<path>`` say: who renames a
@@ -242,7 +247,9 @@ def _detections(year: _Year, paths: Sequence[str], reading: Reading) -> Iterator
         yield reading.detection(images, names, size, objects, path)
 
 
-def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Object | None:
+def _object(
+    one: Any, path: str, flags: Sequence[str], reading: DatasetBuilder
+) -> AnnotatedObject | None:
     """An ``<object>`` with its flags, 0 where it has none; None where it is left out."""
     place, problems = f"{path}, line {one.sourceline}", reading.problems
     texts = {child.tag: (child.text or "").strip() for child in one if not len(child)}
@@ -270,10 +277,12 @@ def _object(one: Any, path: str, flags: Sequence[str], reading: Reading) -> Obje
         for tag in [tag for tag in unread if tag not in known][:1]:
             problems.add("objects with fields that are not read", f"{place}: <{tag}>")
     attributes = {**values, "view": texts.get("pose") or _UNKNOWN_POSE}
-    return Object(name, box, place, attributes, drawn=rotated(box, degrees, place, problems))
+    return AnnotatedObject(
+        name, box, place, attributes, drawn=rotated(box, degrees, place, problems)
+    )
 
 
-def _read_flag(text: str, tag: str, place: str, problems: Problems) -> int:
+def _read_flag(text: str, tag: str, place: str, problems: ConversionProblems) -> int:
     """Read a whole number, or a word for 0 or 1; 0 for anything else, which is counted."""
     with contextlib.suppress(ValueError):
         value = float(_WORDS.get(text.lower(), text))
@@ -285,7 +294,9 @@ def _read_flag(text: str, tag: str, place: str, problems: Problems) -> int:
     return 0
 
 
-def _box(one: Any, path: str, place: str, problems: Problems) -> tuple[PixelBox | None, object]:
+def _box(
+    one: Any, path: str, place: str, problems: ConversionProblems
+) -> tuple[PixelBox | None, object]:
     """The box of an object in pixels, and the degrees by which a <robndbox> is rotated."""
     corners, turned = one.find("bndbox"), one.find("robndbox")
     if corners is not None and corners.find(_CORNERS[0]) is not None:

@@ -19,26 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.boxes import enclosing_points
+from tfod.detection.box_geometry import enclosing_points
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, chosen
+from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import digits, lines_of, multiply_as_typed
-from tfod.formats.options import Options, Problems, Refusal
+from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.formats.reading.documents import open_text, read_lines
 from tfod.formats.reading.files import ImageFiles, files_below, is_image_file, may_read
-from tfod.formats.reading.objects import KnownClasses, Object, Reading
-from tfod.formats.writer import FormatWriter
-from tfod.sources.format_recognition import (
-    NAMES_FILES,
-    YAML_FILES,
-    SourceFiles,
-    find_yolo_file,
-)
+from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
+from tfod.sources.format_recognition import NAMES_FILES, YAML_FILES, SourceFiles, find_yolo_file
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_sets.names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
 
 _LABELS = "labels"
 _DATA = "obj.data"
@@ -92,16 +87,16 @@ def read(source: str, options: Options) -> Dataset:
         raise TfodError(
             f"{source} holds none of {', '.join((*YAML_FILES, *NAMES_FILES))}; name the YAML"
         )
-    problems = Problems(options)
+    problems = ConversionProblems(options)
     read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
     layout = read_layout(file, problems)
     in_order = [name for _, name in sorted(layout.names.items())]
-    classes = KnownClasses.find(options, os.path.dirname(file), lambda: in_order, file)
+    classes = SourceClasses.find(options, os.path.dirname(file), lambda: in_order, file)
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
             problems.add(_NAMESAKES, f"{file}: {name!r:.81} is {first[name]} and {number}")
-    reading = Reading(classes, options, problems, is_normalized=True)
+    reading = DatasetBuilder(classes, options, problems, is_normalized=True)
     subsets = chosen(layout.subsets, options.subset, file)
     for path in itertools.chain(*subsets.values()):
         if not may_read(path, options.unpacked):
@@ -109,7 +104,7 @@ def read(source: str, options: Options) -> Dataset:
     return reading.dataset(_parts(layout, subsets, reading), subsets, [file])
 
 
-def _read_yaml(file: str, problems: Problems) -> _Layout:
+def _read_yaml(file: str, problems: ConversionProblems) -> _Layout:
     found = _loaded(file)
     names = found.get("names") if isinstance(found, dict) else None
     given = dict(enumerate(names)) if isinstance(names, list) else names
@@ -153,7 +148,10 @@ def _loaded(file: str) -> Any:
 
 
 def _existing(
-    named: Mapping[str, Sequence[str]], roots: Sequence[str], file: str, problems: Problems
+    named: Mapping[str, Sequence[str]],
+    roots: Sequence[str],
+    file: str,
+    problems: ConversionProblems,
 ) -> dict[str, list[str]]:
     """Return the existing paths that subsets name; count the others."""
     subsets: dict[str, list[str]] = {}
@@ -191,7 +189,7 @@ def _names_its_folder(roots: list[str], key: str, value: object) -> bool:
     return any(os.path.isdir(os.path.join(root, value)) for root in roots)
 
 
-def _read_names(file: str, problems: Problems) -> _Layout:
+def _read_names(file: str, problems: ConversionProblems) -> _Layout:
     below = os.path.dirname(file)
     names: dict[int, str] = {}
     for number, line in read_lines(file, "\r\n"):
@@ -224,7 +222,7 @@ def _images(places: list[str], root: str | None) -> Iterator[tuple[str, str, str
         below = os.path.dirname(place)  # of a list
         images = ImageFiles([below], root=root)
         for number, line in read_lines(place):
-            found = images.find([line], "", Problems())
+            found = images.find([line], "", ConversionProblems())
             path = found[0] if found else os.path.join(below, safe_relative_path(line))
             yield *os.path.split(path), f"{place}, line {number}"
 
@@ -256,7 +254,7 @@ def _unused_labels(place: str, used: Container[str]) -> Iterator[str]:
 
 
 def _parts(
-    layout: _Layout, subsets: Mapping[str, list[str]], reading: Reading
+    layout: _Layout, subsets: Mapping[str, list[str]], reading: DatasetBuilder
 ) -> Iterator[tuple[str, Iterator[Detection | None]]]:
     """The images of each subset; that no image has a file of labels is refused."""
     first: dict[bool, str] = {}  # the first files of labels that are there, and that are not
@@ -292,7 +290,9 @@ def _parts(
         reading.problems.add(_NO_LABELS, first[False])
 
 
-def _object(parts: list[str], where: str, layout: _Layout, problems: Problems) -> Object:
+def _object(
+    parts: list[str], where: str, layout: _Layout, problems: ConversionProblems
+) -> AnnotatedObject:
     """The object of a line."""
     try:
         numbers = [float(one) for one in parts]
@@ -309,13 +309,13 @@ def _object(parts: list[str], where: str, layout: _Layout, problems: Problems) -
         raise TfodError(f"{where}: class {parts[0]} is not in the names of {layout.file}; add it")
     if is_outline:
         problems.add(_OUTLINES, where)
-        return Object(name, enclosing_points(numbers[1:]), where)
+        return AnnotatedObject(name, enclosing_points(numbers[1:]), where)
     if more == 1 and count * each != 1:
         problems.add(_CONFIDENCES, where)
     x, y, width, height = numbers[1:_BOX]
     box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     points = _points(numbers[_BOX:], layout.points, where) if more > 1 else None
-    return Object(name, box, where, points=points)
+    return AnnotatedObject(name, box, where, points=points)
 
 
 def _points(numbers: list[float], shape: tuple[int, int], where: str) -> np.ndarray:

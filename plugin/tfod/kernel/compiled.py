@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfod.kernel.library import LIBRARY
-from tfod.kernel.result import (
+from tfod.kernel.return_types import (
     LONGEST_RECORD,
     Bytes,
     Columns,

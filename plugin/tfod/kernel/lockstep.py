@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.kernel import reference
-from tfod.kernel.result import Bytes, Columns, KeyColumn, ListKind, as_array
+from tfod.kernel.return_types import Bytes, Columns, KeyColumn, ListKind, as_array
 
 _FEW_ROWS = 16  # fewer are not worth it, unless they have few strings each
 _FEW_STRINGS, _LONGEST_KEY, _LONGEST_VARINT = 8, 256, 10

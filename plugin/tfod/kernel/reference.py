@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 import numpy as np
 
-from tfod.kernel.result import (
+from tfod.kernel.return_types import (
     LONGEST_RECORD,
     Bytes,
     Columns,

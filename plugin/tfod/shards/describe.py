@@ -12,15 +12,15 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tfod.checker.analysis.result import add_bounded
 from tfod.checker.finding import plural, size
-from tfod.checker.records.result import add_bounded
 from tfod.checker.reporters.escaping import in_columns, shortened_name, visible
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
 from tfod.errors import ShardError, TfodError
-from tfod.example.columns import Column, ExampleBatch
+from tfod.example.example_batch import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.sources.layouts import OD_API, no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable

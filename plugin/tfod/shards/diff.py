@@ -17,17 +17,17 @@ import numpy as np
 
 from tfod.checker.finding import plural
 from tfod.detection import keys
-from tfod.detection.boxes import iou
+from tfod.detection.box_geometry import iou
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.images.masks import decode_mask_png
+from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.labels_file import is_labels_file
-from tfod.example.columns import bytes_of
+from tfod.example.example_batch import bytes_of
 from tfod.example.wire import Kind
 from tfod.formats.dataset import Images
+from tfod.formats.format_writer import Mask, masks_of
 from tfod.formats.options import Options
 from tfod.formats.table import FORMATS, open_source
-from tfod.formats.writer import Mask, masks_of
 from tfod.sources.label_map_search import may_be_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR
+from tfod.checker.analysis.encoded_images import ImageFacts
 from tfod.checker.finding import Finding, JsonValue
 from tfod.checker.profiles.profile import Profile
-from tfod.checker.records.column_order import ROUNDING, TOLERATED
-from tfod.checker.records.images import ImageFacts
 from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import lenient_text
@@ -26,9 +26,9 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import QUARTER, ImageHeader
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, number_of
 from tfod.detection.labels.label_map import LabelMap
-from tfod.example.columns import ExampleBatch, bytes_of
+from tfod.example.encoding_issues import EncodingIssue
 from tfod.example.example import Example, bytes_feature, float_feature, int64_feature, text_feature
-from tfod.example.spelling import Form
+from tfod.example.example_batch import ExampleBatch, bytes_of
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.shards.rewrite import rewrite_example
@@ -189,7 +189,7 @@ def dropped_record(examples: ExampleBatch, row: int, codes: Set[str]) -> Finding
     refused = examples.refused.get(row)
     if not length and "TFR009" in codes:
         return dropped("record dropped: it had no byte", 0, "TFR009")
-    if refused is None or refused.form is Form.SEQUENCE_EXAMPLE or "EXA001" not in codes:
+    if refused is None or refused.form is EncodingIssue.SEQUENCE_EXAMPLE or "EXA001" not in codes:
         return None
     what = f"record dropped: it was no tf.train.Example ({refused.reason})"
     return dropped(what, length, "EXA001")
@@ -220,8 +220,8 @@ def clip_rounding(record: EditedRecord) -> Iterator[Finding]:
     if not len(before) or not height or not width or min(height, width) < 1:
         return
     outside, after = np.maximum(before - 1, -before), np.clip(before, 0, 1)
-    pixel = np.minimum(np.tile((1 / width, 1 / height), 2), TOLERATED - 1)
-    mask = (outside > ROUNDING).any(axis=1) & (outside <= pixel + ROUNDING).all(axis=1)
+    pixel = np.minimum(np.tile((1 / width, 1 / height), 2), MAX_COORDINATE - 1)
+    mask = (outside > ROUNDING_ERROR).any(axis=1) & (outside <= pixel + ROUNDING_ERROR).all(axis=1)
     mask &= (after[:, :2] < after[:, 2:]).all(axis=1)
     if not mask.any():
         return
@@ -295,7 +295,7 @@ def write_size(record: EditedRecord) -> Iterator[Finding]:
     exchanged = (facts.declared_height, facts.declared_width) == (header.width, header.height)
     # Boxes far outside may have been divided by the other size: it must stay seen.
     outside = np.maximum(record.boxes - 1, -record.boxes)
-    is_far = bool((outside > TOLERATED - 1 + ROUNDING).any())
+    is_far = bool((outside > MAX_COORDINATE - 1 + ROUNDING_ERROR).any())
     if not is_far and not (exchanged and header.orientation >= QUARTER):
         yield from _put_size(record)
 

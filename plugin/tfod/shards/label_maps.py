@@ -14,8 +14,8 @@ from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import read_classes
 from tfod.errors import LabelMapError
-from tfod.example.columns import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.example import int64_feature
+from tfod.example.example_batch import Column, ExampleBatch, bytes_of, texts_of
 from tfod.example.wire import Kind
 
 _IDS = {

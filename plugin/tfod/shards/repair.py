@@ -31,7 +31,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
 from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import TfodError
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
 from tfod.shards.rewrite import source_ids_of
 from tfod.sources.label_map_search import LABEL_MAP_FILE
@@ -42,7 +42,7 @@ from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.output import OutputFolder, sets_in
 from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.shard_sets.search import require_content
-from tfod.tfrecord.storage.publishing import NewFile, ReadPaths
+from tfod.tfrecord.storage.publishing import PendingFile, ProtectedPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
@@ -241,7 +241,7 @@ class _Run:
         sources = {one.path for one in self._found.files}
         sources |= {one for shard in shards for one in (shard.label_map, *shard.candidates) if one}
         if report := self._options.report:
-            ReadPaths(sources).require_other(report)
+            ProtectedPaths(sources).require_unprotected(report)
             texts = (os.path.join(self._output, place) for place in self._texts)
             written = map(os.path.realpath, (self._output, *self._results, *texts))
             if os.path.realpath(report) in written:
@@ -270,7 +270,9 @@ class _Run:
             file = out.add_shard(result.path)
             self._rewrite(shard, file)
             file.complete()
-            written.append(replace(result, path=file.aside, size=os.path.getsize(file.aside)))
+            written.append(
+                replace(result, path=file.temporary_path, size=os.path.getsize(file.temporary_path))
+            )
         self._outcome.label_maps = [*map(self._name, self._texts)]
         self._outcome.remaining = self._check(iter(written))
         return self._outcome
@@ -295,7 +297,7 @@ class _Run:
         )
         return check(ResolvedSources(datasets, rest), options)
 
-    def _rewrite(self, shard: Shard, file: NewFile) -> None:
+    def _rewrite(self, shard: Shard, file: PendingFile) -> None:
         """Write the repaired shard to a file; what is no shard is copied as it is."""
         is_shard = True
         with shard.open() as stream:

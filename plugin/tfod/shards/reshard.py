@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.detection.images.source_ids import LARGEST_FOR
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
+from tfod.example.example_batch import ExampleBatch
 from tfod.formats.target_map import TargetMap
 from tfod.shards.label_maps import JoinedClasses
 from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
@@ -25,7 +25,8 @@ from tfod.sources.reading import find_readable
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
-from tfod.tfrecord.shard_sets.names import (
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources, missing_shards
+from tfod.tfrecord.shard_sets.shard_names import (
     parse_shard_name,
     shard_file_names,
     shard_names,
@@ -33,13 +34,8 @@ from tfod.tfrecord.shard_sets.names import (
     stem_of_subset,
     subset_of_stem,
 )
-from tfod.tfrecord.shard_sets.search import (
-    ShardSet,
-    Sources,
-    missing_shards,
-)
 from tfod.tfrecord.storage.open import open_shard
-from tfod.tfrecord.storage.publishing import NewFile, work_folder
+from tfod.tfrecord.storage.publishing import PendingFile, temporary_folder
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
 
@@ -146,7 +142,7 @@ def reshard(
         for one in sets:
             out.require_free(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
-        work = out.enter_context(work_folder(os.fspath(folder))) if is_unpacked else ""
+        work = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
             numbers = numbers_for(paths, largest)
@@ -254,7 +250,7 @@ def _local(shard: str, work: str) -> str:
     if not is_url(shard):
         return shard
     place = os.path.join(work, f"unpacked-{os.urandom(8).hex()}")
-    file = NewFile(place, place)
+    file = PendingFile(place, place)
     for batch in read_record_batches(shard):
         first, last = batch.framed_spans[[0, -1]].tolist()
         file.write(memoryview(batch.buffer)[first[0] : sum(last)])

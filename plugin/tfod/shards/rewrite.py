@@ -10,8 +10,8 @@ from tfod.detection import keys
 from tfod.detection.attributes import with_image_attributes
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, last_before_free
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example, bytes_feature, encode_entry
+from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Buffer, Kind, encode_varint
 from tfod.kernel.reference import Field, fields
 from tfod.tfrecord.reader import RecordBatch, read_record_batches

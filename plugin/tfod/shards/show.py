@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, repeat
 
-from tfod.checker.finding import first_of, plural
+from tfod.checker.finding import join_names, plural
 from tfod.checker.profiles.choice import profile_of
 from tfod.checker.profiles.profile import Profile
 from tfod.checker.reporters.drawing import class_colour, draw, undrawn
@@ -22,7 +22,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.sources.layouts import no_objects_sentence
 from tfod.sources.resolved import ResolvedSources, Shard
 from tfod.tfrecord.damage import Damage
@@ -78,7 +78,7 @@ def draw_records(
     """
     profile, _, unknown = profile_of(profile, found.shards, _LARGEST_RECORD)
     if unknown is not None:
-        features = first_of(unknown.keys, _MOST_NAMES) or "none"
+        features = join_names(unknown.keys, _MOST_NAMES) or "none"
         raise TfodError(
             f"{unknown.shard}: there are no images or boxes to show, its features are {features};"
             " tfod describe says more"
@@ -93,7 +93,7 @@ def draw_records(
     if not shown.cards and shown.damage is not None and not shown.classes:
         raise shown.damage.to_error()
     if not shown.cards and class_name is not None:
-        some = first_of(sorted(map(repr, shown.classes)), _MOST_NAMES) or "none"
+        some = join_names(sorted(map(repr, shown.classes)), _MOST_NAMES) or "none"
         raise TfodError(f"no object is of the class {class_name!r:.81}; there are {some}")
     return shown
 

@@ -46,7 +46,9 @@ def verify(
             decode=0,
             max_findings=_MOST_ERRORS,
         )
-        report = check(resolve_uploads([File.at(one.aside, one.path) for one in shards]), options)
+        report = check(
+            resolve_uploads([File.at(one.temporary_path, one.path) for one in shards]), options
+        )
     if report.valid:
         return
     sources = {one.path: one.source for one in shards}

@@ -18,13 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.tfrecord.shard_sets.names import SPLITS
-from tfod.tfrecord.shard_sets.search import (
-    files_below,
-    find_shards,
-    is_hidden,
-    looks_like_shard,
-)
+from tfod.tfrecord.shard_sets.search import files_below, find_shards, is_hidden, looks_like_shard
+from tfod.tfrecord.shard_sets.shard_names import SPLITS
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.remote import RemoteError
 from tfod.tfrecord.storage.urls import is_url, is_zip

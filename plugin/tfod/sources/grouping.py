@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tfod.sources.resolved import Dataset, LabelMapFile, Shard
-from tfod.tfrecord.shard_sets.names import SPLITS, subset_of_stem
 from tfod.tfrecord.shard_sets.search import is_roboflow_export
+from tfod.tfrecord.shard_sets.shard_names import SPLITS, subset_of_stem
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 

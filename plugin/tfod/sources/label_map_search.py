@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError
-from tfod.tfrecord.shard_sets.names import stated_name
+from tfod.tfrecord.shard_sets.shard_names import stated_name
 from tfod.tfrecord.storage.open import zip_entry
 from tfod.tfrecord.storage.remote import RemoteError, files_in_folder
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of

@@ -22,7 +22,7 @@ from tfod.detection.features.field_mapping import FieldMapping, classification_f
 from tfod.detection.features.schema import PROFILES, FeatureDescription, FeatureSpec
 from tfod.detection.problems import read_features
 from tfod.errors import TfodError
-from tfod.example.columns import ExampleBatch, bytes_of
+from tfod.example.example_batch import ExampleBatch, bytes_of
 from tfod.example.wire import Kind
 from tfod.sources.label_map_search import ClassesOfShard
 from tfod.sources.resolved import Shard

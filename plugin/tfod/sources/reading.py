@@ -17,20 +17,16 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import notes_of_shared_ids
 from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.sources.label_map_search import (
-    LabelMapFinder,
-    is_named_label_map,
-    may_be_label_map,
-)
+from tfod.example.example_batch import ExampleBatch
+from tfod.sources.label_map_search import LabelMapFinder, is_named_label_map, may_be_label_map
 from tfod.sources.layouts import OD_API, Layout, classes_in, layout_of, layout_of_batch
 from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.names import MOST_MISSING, missing_of_sets
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, require_content, shards_in_zip
+from tfod.tfrecord.shard_sets.shard_names import MOST_MISSING, missing_of_sets
 from tfod.tfrecord.storage.archive import require_readable, sound_content
 
 
@@ -102,7 +98,7 @@ class ReadableShards:
             if label_map is None:
                 notes.append(f"not used: {file.error}")
             else:
-                notes += [*file.liberties, *notes_of_shared_ids(file.name, label_map)]
+                notes += [*file.deviations, *notes_of_shared_ids(file.name, label_map)]
         return notes
 
     def layout(self, path: str) -> Layout:

@@ -17,7 +17,7 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.detection.labels.labels_file import is_labels_file, read_labels
 from tfod.errors import LabelMapError
-from tfod.tfrecord.shard_sets.names import ShardName, stated_name
+from tfod.tfrecord.shard_sets.shard_names import ShardName, stated_name
 from tfod.tfrecord.storage.archive import ZipContent
 from tfod.tfrecord.storage.open import ShardStream, open_stream
 from tfod.tfrecord.storage.urls import is_url
@@ -104,7 +104,7 @@ class LabelMapFile(NamedTuple):
     name: str
     label_map: LabelMap | None
     error: str = ""
-    liberties: Sequence[str] = ()
+    deviations: Sequence[str] = ()
     path: str = ""
     data: bytes = b""
 
@@ -112,10 +112,10 @@ class LabelMapFile(NamedTuple):
     def of(data: bytes, name: str, path: str) -> LabelMapFile:
         """A label map from bytes, which may be none; of a long one they need not be all."""
         try:
-            label_map, liberties = decode_label_map(data, name)
+            label_map, deviations = decode_label_map(data, name)
         except LabelMapError as error:
             return LabelMapFile(name, None, str(error), path=path, data=data)
-        return LabelMapFile(name, label_map, "", liberties, path, data)
+        return LabelMapFile(name, label_map, "", deviations, path, data)
 
     @staticmethod
     def at(path: str, name: str | None = None) -> LabelMapFile:
@@ -138,12 +138,12 @@ class LabelMapFile(NamedTuple):
         """
         try:
             load = read_labels if is_labels_file(name) else load_label_map
-            label_map, liberties = load(name)
+            label_map, deviations = load(name)
         except LabelMapError as error:
             if not os.path.isfile(name):
                 raise
             return LabelMapFile(name, None, str(error), path=name)
-        return LabelMapFile(name, label_map, "", liberties, name)
+        return LabelMapFile(name, label_map, "", deviations, name)
 
 
 @dataclass(frozen=True)
@@ -204,14 +204,14 @@ class ResolvedSources(NamedTuple):
 
     Attributes:
         datasets: in the order in which they were named.
-        rest: label maps that were named and go with nothing.
+        unused_label_maps: label maps that were named and go with nothing.
         label_map: the label map that was named for all shards, if there is one.
         repeated: names of shards that were named or found again.
         notes: what was left out, as sentences.
     """
 
     datasets: Sequence[Dataset] = ()
-    rest: Dataset = Dataset("")
+    unused_label_maps: Dataset = Dataset("")
     label_map: str | None = None
     repeated: Sequence[str] = ()
     notes: Sequence[str] = ()

@@ -32,13 +32,13 @@ from tfod.sources.layouts import classes_in, layout_of
 from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import zip_dataset
-from tfod.tfrecord.shard_sets.names import parse_shard_name
 from tfod.tfrecord.shard_sets.search import (
     files_below,
     find_remote_shards,
     find_shards,
     group_shards,
 )
+from tfod.tfrecord.shard_sets.shard_names import parse_shard_name
 from tfod.tfrecord.storage.archive import ZipLimits
 from tfod.tfrecord.storage.open import ShardStream, open_stream, zip_entry
 from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip

@@ -10,12 +10,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.sources.label_map_search import LabelMapFinder, may_be_label_map
 from tfod.sources.layouts import classes_in
 from tfod.sources.resolved import Dataset, File, LabelMapFile, Shard, Zip
-from tfod.tfrecord.shard_sets.search import (
-    ROBOFLOW_NOTE,
-    group_shards,
-    is_hidden,
-    shards_in_zip,
-)
+from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, group_shards, is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 
 
@@ -39,8 +34,7 @@ def zip_dataset(
         by_folder=os.path.join(path, ROBOFLOW_NOTE) in content.entries,
     )
     finder = LabelMapFinder(
-        lambda at: classes_in(at, field_mapping),
-        functools.partial(_label_maps_in, content),
+        lambda at: classes_in(at, field_mapping), functools.partial(_label_maps_in, content)
     )
     label_maps: dict[str, LabelMapFile] = {}
     names: dict[int, Sequence[str]] = {}  # of candidates, which many shards may share

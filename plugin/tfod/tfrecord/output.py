@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tfod.errors import ShardsNotFoundError
 from tfod.tfrecord.compression import Compression
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, looks_like_shard
-from tfod.tfrecord.storage.publishing import NewFile, Output, OutputExistsError
+from tfod.tfrecord.storage.publishing import Output, OutputExistsError, PendingFile
 from tfod.tfrecord.storage.urls import require_local
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
@@ -42,7 +42,7 @@ class OutputFolder(Output):
         self._folder = os.fspath(folder)
         require_local(self._folder)
         self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
-        self._read.require_other(self._folder)
+        self._read.require_unprotected(self._folder)
         self._writers: dict[str, ShardSetWriter] = {}
         self._shards: list[str] = []
         self._texts: dict[str, bytes] = {}
@@ -79,7 +79,7 @@ class OutputFolder(Output):
         )
         return writer
 
-    def add_shard(self, path: str) -> NewFile:
+    def add_shard(self, path: str) -> PendingFile:
         """The file of one shard, which is a subset of its own that is called by its path."""
         self._shards.append(path)
         return self.file(path)
@@ -98,19 +98,19 @@ class OutputFolder(Output):
         """Complete all files, then give them their names and remove those that they replace."""
         for writer in self._writers.values():
             writer.complete()
-        self.paths = list(self._asides)
+        self.paths = list(self._temporary_paths)
         subsets = (*self._writers, *self._shards)
-        stale = [path for subset in subsets for path in self._shards_there(subset)]
-        self._require_shards(stale)  # somebody else may have written meanwhile
+        obsolete = [path for subset in subsets for path in self._shards_there(subset)]
+        self._require_shards(obsolete)  # somebody else may have written meanwhile
         for path, content in self._texts.items():
             former = _content(path)
             if former != content:
                 if not content.startswith((former or b"").rstrip(b"\n")):
-                    _require_no_others(path, stale)
+                    _require_no_others(path, obsolete)
                 file = self.file(path)
                 file.write(content)
                 file.complete()
-        self.stale = stale
+        self.obsolete = obsolete
         super().publish()
 
     def _require_shards(self, paths: Sequence[str]) -> None:

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.kernel import find_records
-from tfod.kernel.result import LONGEST_RECORD, WalkEnd
+from tfod.kernel.return_types import LONGEST_RECORD, WalkEnd
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
-from tfod.tfrecord.shard_sets.names import is_one_of_several
+from tfod.tfrecord.shard_sets.shard_names import is_one_of_several
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery
 
@@ -142,18 +142,18 @@ def read_record_stream(
     stream: ReadableStream, name: str, size: int | None = None
 ) -> Iterator[Record]:
     """As :func:`read_records`, of an open stream; its arguments are those of :func:`walk`."""
-    for batch in walk(stream, name, size, goes_on=False):
-        yield from sound(batch).records()
+    for batch in walk(stream, name, size, resumes=False):
+        yield from require_undamaged(batch).records()
 
 
 def read_record_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
     """As :func:`read_records`, a buffer of records at a time."""
     name = os.fspath(path)
     with open_shard(name) as (stream, size):
-        yield from map(sound, walk(stream, name, size, goes_on=False))
+        yield from map(require_undamaged, walk(stream, name, size, resumes=False))
 
 
-def sound(found: RecordBatch | Damage) -> RecordBatch:
+def require_undamaged(found: RecordBatch | Damage) -> RecordBatch:
     """What :func:`walk` has found, where it is no damage; raises ShardError where it is one."""
     if isinstance(found, Damage):
         raise found.to_error() from None
@@ -166,7 +166,7 @@ def walk(
     size: int | None = None,
     max_record_bytes: int | None = None,
     *,
-    goes_on: bool = True,
+    resumes: bool = True,
 ) -> Iterator[RecordBatch | Damage]:
     """Walk through a shard: its records, a buffer of them at a time, and what is wrong in between.
 
@@ -179,17 +179,17 @@ def walk(
         name: what to call the shard in errors.
         size: its length in bytes if known; a record that claims more is then refused at once.
         max_record_bytes: larger records are damages, skipped and never held in memory.
-        goes_on: whether what lies behind a damage is wanted.
+        resumes: whether what lies behind a damage is wanted.
     """
     peeked = PeekedStream(stream)
     if not peeked.head:
-        if goes_on or not is_one_of_several(name):
+        if resumes or not is_one_of_several(name):
             yield empty_file(name)
         return
     is_plain = peeked.compression is Compression.NONE
     stop = size if is_plain and size is not None else ENDLESS
     buffer = ReadBuffer(peeked.plain(), stop)
-    recovery = Recovery(buffer, name, stop, goes_on, max_record_bytes)
+    recovery = Recovery(buffer, name, stop, resumes, max_record_bytes)
     try:
         yield from _walk(buffer, recovery, name, max_record_bytes)
     except (zlib.error, EOFError) as error:

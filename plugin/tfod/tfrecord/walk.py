@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from tfod.kernel import WHY_NOT_COMPILED
-from tfod.kernel.result import WalkEnd
+from tfod.kernel.return_types import WalkEnd
 from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import (
     Damage,
@@ -139,7 +139,7 @@ class Recovery:
         buffer: holds a part of the stream.
         name: what to call the shard in damages.
         size: the byte at which the stream ends, or ENDLESS.
-        goes_on: whether what is behind a damage is looked for.
+        resumes: whether what is behind a damage is looked for.
         limit: records of more bytes, with header and footer, are not read.
 
     Attributes:
@@ -149,14 +149,14 @@ class Recovery:
     """
 
     def __init__(
-        self, buffer: ReadBuffer, name: str, size: int, goes_on: bool, limit: int | None
+        self, buffer: ReadBuffer, name: str, size: int, resumes: bool, limit: int | None
     ) -> None:
         self.position = self.index = 0
         self.is_over = False
         self._buffer = buffer
         self._name = name
         self._size = size
-        self._goes_on = goes_on
+        self._goes_on = resumes
         self._limit = limit
         self._headers = HeaderFinder()
 

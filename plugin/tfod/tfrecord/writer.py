@@ -18,8 +18,8 @@ from tfod.kernel import copy_spans
 from tfod.tfrecord.compression import Compression, compressor_of
 from tfod.tfrecord.framing import FRAME_BYTES, header_of, masked_crc32c
 from tfod.tfrecord.reader import RecordBatch
-from tfod.tfrecord.shard_sets.names import shard_file_names
-from tfod.tfrecord.storage.publishing import NewFile, Output
+from tfod.tfrecord.shard_sets.shard_names import shard_file_names
+from tfod.tfrecord.storage.publishing import Output, PendingFile
 
 _ALL = slice(None)
 _ENDINGS = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZLIB: ".zz"}
@@ -150,7 +150,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         self._shard_records = shard_records
         self._compression = Compression(compression)
         self._output = Output() if output is None else output
-        self._files: list[NewFile] = []
+        self._files: list[PendingFile] = []
         self._writers: list[RecordWriter] = []
         self._written = 0
         self._is_sequential = shard_size is not None or shard_records is not None
@@ -199,10 +199,12 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         del self._files[max(self.count, 1) :], self._writers[max(self.count, 1) :]
         for number in range(len(self._files)):
             self._complete(number)
-        asides = {path: file.aside for path, file in zip(self.paths(), self._files, strict=True)}
-        for path, aside in asides.items():
-            self._output.replace(path, aside)
-        return asides
+        temporary_paths = {
+            path: file.temporary_path for path, file in zip(self.paths(), self._files, strict=True)
+        }
+        for path, temporary_path in temporary_paths.items():
+            self._output.replace(path, temporary_path)
+        return temporary_paths
 
     def _complete(self, number: int) -> None:
         if not self._files[number].stream.closed:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.boxes import LOOKS_LIKE_PIXELS, pixel_boxes
+from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS, pixel_boxes
 from tfod.detection.columns import OD_API, own_key
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureDescription
@@ -24,7 +24,7 @@ from tfod.example.wire import Kind
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.shard_sets.search import Sources
 from tfod.tfrecord.storage.open import zip_entry
-from tfod.training.shards import (
+from tfod.training.input_shards import (
     UNKNOWN,
     LabelMapLike,
     field_mapping_for,
@@ -51,9 +51,7 @@ _ONE_AN_OBJECT = {
 }
 
 
-def feature_description(
-    profile: str | FeatureDescription = "tf_detection_api",
-) -> dict[str, Any]:
+def feature_description(profile: str | FeatureDescription = "tf_detection_api") -> dict[str, Any]:
     """The description as ``tf.io`` objects, for ``tf.io.parse_example``.
 
     Args:

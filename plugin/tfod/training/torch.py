@@ -18,12 +18,12 @@ from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections as Rows
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import RecordError, TfodError, how_to_install
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import Record, RecordBatch
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import Sources
-from tfod.training.shards import (
+from tfod.training.input_shards import (
     UNKNOWN,
     LabelMapLike,
     field_mapping_for,

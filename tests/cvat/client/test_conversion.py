@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.cvat.client.dataset import compressed_runs
-from tfod.cvat.client.task import Changes, Held
+from tfod.cvat.client.live_task import Changes, ServerAnnotations
+from tfod.cvat.client.project_dataset import compressed_runs
 from tfod.cvat.records import AttributeSpec, ShapeBuilder, ZipRecord
-from tfod.detection.boxes import clipped_outline
+from tfod.detection.box_geometry import clipped_outline
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.masks import (
+from tfod.detection.images.mask_images import (
     decode_mask_png,
     encode_mask_png,
     fill_box,
@@ -27,8 +27,8 @@ from tfod.detection.images.masks import (
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.example import Example
-from tfod.formats.cvat.detections import DetectionBuilder
 from tfod.formats.cvat.document import END, head_text, image_text, read_cvat_stream, read_cvat_xml
+from tfod.formats.cvat.frame_detections import DetectionBuilder
 from tfod.formats.cvat.shapes import (
     BOX,
     MASK,
@@ -263,7 +263,7 @@ class TestChanges:
     def table(self, held: dict[str, Any], file: list[CvatShape], frames: range) -> list[str]:
         """What an import into the first frame would change."""
         whole = {"shapes": [], "tracks": [], "tags": [], **held}
-        changes = Changes(Held.of(whole, {1: "car"}, frames), append=False)
+        changes = Changes(ServerAnnotations.of(whole, {1: "car"}, frames), append=False)
         changes.compare(0, file)
         return [" ".join(line.split()) for line in changes.text().splitlines()[1:]]
 
@@ -274,9 +274,11 @@ class TestChanges:
             for frame, outside in keyframes
         ]
         tracks = [{"label_id": 1, "shapes": shapes}]
-        held = Held.of({"shapes": [], "tags": [], "tracks": tracks}, {}, range(10))
+        held = ServerAnnotations.of({"shapes": [], "tags": [], "tracks": tracks}, {}, range(10))
         assert (held.tracks, held.frames) == (1, {1, 2, 3, 4, 5, 8, 9})
-        held = Held.of({"shapes": [], "tags": [], "tracks": tracks}, {}, range(0, 6, 2))
+        held = ServerAnnotations.of(
+            {"shapes": [], "tags": [], "tracks": tracks}, {}, range(0, 6, 2)
+        )
         assert held.frames == {2, 4}  # others were deleted
 
     def test_kinds_of_shapes(self) -> None:

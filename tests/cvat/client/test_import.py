@@ -162,10 +162,7 @@ def test_a_job_s_zip(run: Run, stub: StubServer, tmp_path: Path) -> None:
     assert (
         ran.code,
         "whose annotations it would delete. Nothing was changed. c.jpg" in ran.err,
-    ) == (
-        1,
-        True,
-    )
+    ) == (1, True)
     assert state(stub) == before
     assert run("cvat", "import", "job", 10, path).code == 0
     assert [len(part) for part in state(stub)] == [len(part) for part in before]
@@ -397,10 +394,7 @@ class TestProject:
             dataset = json.loads(archive.read("annotations/val.json"))
         first, second = dataset["items"]
         assert [one["name"] for one in dataset["categories"]["label"]["labels"]] == ["car", "cat"]
-        assert (first["id"], first["image"]) == (
-            "day/a",
-            {"path": "day/a.jpg", "size": [100, 200]},
-        )
+        assert (first["id"], first["image"]) == ("day/a", {"path": "day/a.jpg", "size": [100, 200]})
         assert first["annotations"][0]["bbox"] == [20, 10, 80, 40]
         # A text, which CVAT would otherwise store as "True".
         assert first["annotations"][0]["attributes"] == {"colour": "true"}

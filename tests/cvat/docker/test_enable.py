@@ -98,7 +98,7 @@ def test_variables_lead_to_the_release(
     variables, output = start(way(volume, tmp_path), cvat, **IMAGE)
     release = str((volume / "current").resolve())
     assert variables == {
-        "settings": "tfod.cvat.settings",
+        "settings": "tfod.cvat.django_settings",
         "base": "cvat.settings.production",
         "path": release,
     }
@@ -113,14 +113,14 @@ def test_variables_lead_to_the_release(
         ({}, "cvat.settings.production"),
         ({"DJANGO_SETTINGS_MODULE": "ldap_settings"}, "ldap_settings"),
         ({**IMAGE, "TFOD_CVAT_BASE_SETTINGS": "ldap_settings"}, "ldap_settings"),
-        ({"DJANGO_SETTINGS_MODULE": "tfod.cvat.settings"}, "cvat.settings.production"),
+        ({"DJANGO_SETTINGS_MODULE": "tfod.cvat.django_settings"}, "cvat.settings.production"),
     ],
 )
 def test_settings_that_somebody_chose_are_the_base(
     given: dict[str, str], base: str, volume: Path, cvat: Path, tmp_path: Path
 ) -> None:
     variables, _ = start(by_compose(volume, tmp_path), cvat, **given)
-    assert (variables["settings"], variables["base"]) == ("tfod.cvat.settings", base)
+    assert (variables["settings"], variables["base"]) == ("tfod.cvat.django_settings", base)
 
 
 def test_a_path_that_was_there_stays(volume: Path, cvat: Path, tmp_path: Path) -> None:
@@ -151,11 +151,7 @@ def test_cvat_starts_as_it_was_when_tfod_is_broken(
     script = by_compose(volume, tmp_path)
     reason = damage(volume)
     variables, (output,) = start(script, cvat, **IMAGE)
-    assert variables == {
-        "settings": "cvat.settings.production",
-        "base": "unset",
-        "path": "unset",
-    }
+    assert variables == {"settings": "cvat.settings.production", "base": "unset", "path": "unset"}
     assert output.startswith("tfod: no TFRecord formats: ") and reason in output
 
 

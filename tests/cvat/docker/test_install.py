@@ -44,11 +44,7 @@ def package(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def install(
-    package: Path,
-    volume: Path,
-    *,
-    killed: bool = False,
-    limit: int | None = None,
+    package: Path, volume: Path, *, killed: bool = False, limit: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     def set_limit() -> None:
         if limit is not None:
@@ -56,10 +52,7 @@ def install(
 
     command = [sys.executable, *(["-c", KILLED] if killed else []), str(SCRIPT)]
     return subprocess.run(
-        [*command, str(package), str(volume)],
-        preexec_fn=set_limit,
-        capture_output=True,
-        text=True,
+        [*command, str(package), str(volume)], preexec_fn=set_limit, capture_output=True, text=True
     )
 
 

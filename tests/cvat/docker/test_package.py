@@ -52,7 +52,7 @@ def test_it_is_small_and_holds_what_runs_only(package: Path) -> None:
     first = {one.parts[0] for one in files}
     assert {"tfod", "tfod_validator", "_tfod_import_hook.py"} <= first
     assert not first & {"tests", "docs", "examples", "benchmarks", "numpy", "google"}
-    assert Path("tfod/cvat/settings.py") in files
+    assert Path("tfod/cvat/django_settings.py") in files
     assert any(one.match("tfod-*.dist-info/METADATA") for one in files)
 
 

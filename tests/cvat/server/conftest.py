@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         database = tmp_path_factory.mktemp("database") / "db.sqlite3"
         patch.setenv("CVAT_DOUBLE_DATABASE", str(database))
-        patch.setenv("DJANGO_SETTINGS_MODULE", "tfod.cvat.settings")
+        patch.setenv("DJANGO_SETTINGS_MODULE", "tfod.cvat.django_settings")
         django.setup()
         from cvat.apps.dataset_manager.views import get_export_formats
 

@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tfod
-from cvat.apps.engine.models import (
-    Annotations,
-    AttributeSpec,
-    AttributeType,
-    Frame,
-    Label,
-    Task,
-)
+from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Frame, Label, Task
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Severity
 from tfod.checker.receivers import CVAT
-from tfod.cvat.client.export import convert_export
+from tfod.cvat.client.exporting import convert_export
 from tfod.cvat.frame_shards import ExportOptions
 
 from tests.commands import Run

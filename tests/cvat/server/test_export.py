@@ -297,7 +297,7 @@ def test_what_cannot_travel_is_one_line_of_the_log(
     assert [text for text, *_ in found.boxes()["c.jpg"]] == ["bird", "cat", "bird"]
     drawn = found.records[2].drawn
     assert [drawn[number].group for number in sorted(drawn)] == [4, 4, 0]
-    assert drawn[2] == tfod.Drawn((8, 6, 40, 30), 30, 1)
+    assert drawn[2] == tfod.ShapeDetails((8, 6, 40, 30), 30, 1)
 
 
 def test_nothing_is_said_where_nothing_is_lost(

@@ -40,7 +40,7 @@ def settings_of(double: str, *path: Path, **environment: str) -> dict[str, str]:
     """The environment of a server."""
     return {
         "CVAT_DOUBLE": double,
-        "DJANGO_SETTINGS_MODULE": "tfod.cvat.settings",
+        "DJANGO_SETTINGS_MODULE": "tfod.cvat.django_settings",
         "PYTHONPATH": python_path(*path),
         **environment,
     }
@@ -164,7 +164,7 @@ def test_a_lazy_server_stays_lazy() -> None:
     """What made CVAT drop the format: that every process paid for it."""
     code = START + (
         "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.checker',"
-        " 'tfod.datumaro', 'tfod.cvat.server.export',"
+        " 'tfod.datumaro', 'tfod.cvat.server.zip_export',"
         " 'cvat.apps.dataset_manager.formats.registry');"
         "print(json.dumps([name for name in sys.modules for one in heavy"
         " if name == one or name.startswith(one + '.')]))"

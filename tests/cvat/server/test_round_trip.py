@@ -112,8 +112,7 @@ def test_an_empty_task_comes_back_empty(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
     # Without a record it would only delete what is there.
     with pytest.raises(
-        CvatImportError,
-        match=r"^default.tfrecord is empty \(0 bytes\)\. Nothing was changed\. ",
+        CvatImportError, match=r"^default.tfrecord is empty \(0 bytes\)\. Nothing was changed\. "
     ):
         again(make_task(), tmp_path)
 

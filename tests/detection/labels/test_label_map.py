@@ -23,8 +23,8 @@ CAR, BUS = LabelMapItem(3, "car"), LabelMapItem(7, "bus")
 
 
 def items(text: str) -> tuple[LabelMapItem, ...]:
-    label_map, liberties = parse_label_map(text)
-    assert liberties == []
+    label_map, deviations = parse_label_map(text)
+    assert deviations == []
     return label_map.items
 
 
@@ -52,14 +52,7 @@ def test_every_field() -> None:
               ancestor_ids: 4 ancestor_ids: 5 descendant_ids: 6 instance_count: 9 }"""
     (item,) = items(text)
     assert item == LabelMapItem(
-        1,
-        "/m/01g317",
-        "Person",
-        (Keypoint(0, "nose"), Keypoint(1, "eye")),
-        2,
-        9,
-        (4, 5),
-        (6,),
+        1, "/m/01g317", "Person", (Keypoint(0, "nose"), Keypoint(1, "eye")), 2, 9, (4, 5), (6,)
     )
     assert items(LabelMap((item,)).to_text()) == (item,)
 
@@ -79,9 +72,9 @@ def test_no_name_no_id() -> None:
 def test_a_byte_order_mark_is_a_liberty(encoding: str) -> None:
     """protobuf's text format refuses it: "Expected identifier or number, got \\ufeff"."""
     text = "item { id: 3 name: 'car' }"
-    label_map, liberties = decode_label_map(text.encode(encoding), "m")
+    label_map, deviations = decode_label_map(text.encode(encoding), "m")
     assert label_map.items == (CAR,)
-    assert liberties == ["m: a byte order mark is ignored; save the file as UTF-8 without one"]
+    assert deviations == ["m: a byte order mark is ignored; save the file as UTF-8 without one"]
 
 
 @pytest.mark.parametrize(
@@ -95,15 +88,15 @@ def test_a_byte_order_mark_is_a_liberty(encoding: str) -> None:
     ],
 )
 def test_names_without_quotes_are_read_and_named(text: str, names: list[str]) -> None:
-    label_map, liberties = parse_label_map(text, "m")
+    label_map, deviations = parse_label_map(text, "m")
     assert [one.name for one in label_map.items] == names
-    assert liberties == ["m: names without quotes are read as names"]
+    assert deviations == ["m: names without quotes are read as names"]
 
 
 def test_liberties_are_named() -> None:
-    label_map, liberties = parse_label_map("item { id: 3 name: “car” } { id: 7 name: ‘bus’ }", "m")
+    label_map, deviations = parse_label_map("item { id: 3 name: “car” } { id: 7 name: ‘bus’ }", "m")
     assert label_map.items == (CAR, BUS)
-    assert liberties == [
+    assert deviations == [
         "m: curly quotes are read as straight ones",
         "m: items without the word 'item' are read as items",
     ]
@@ -191,17 +184,12 @@ def test_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "highest"),
-    [
-        ("coco", 80, 90),
-        ("oxford_pets", 37, 37),
-        ("voc2007", 20, 20),
-    ],
+    ("name", "count", "highest"), [("coco", 80, 90), ("oxford_pets", 37, 37), ("voc2007", 20, 20)]
 )
 def test_packaged_label_maps(name: str, count: int, highest: int) -> None:
-    label_map, liberties = load_label_map(name)
+    label_map, deviations = load_label_map(name)
     ids = [item.id for item in label_map.items]
-    assert liberties == []
+    assert deviations == []
     assert len(ids) == len(set(ids)) == count and max(ids) == highest and min(ids) == 1
     assert len({item.class_name for item in label_map.items}) == count
 

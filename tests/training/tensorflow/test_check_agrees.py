@@ -22,17 +22,17 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.encoded_images import Decoder, EncodedImages
 from tfod.checker.finding import Findings
 from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY, Profile, profile_of_features
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.images import Decoder, EncodedImages
 from tfod.checker.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
-from tfod.example.columns import ExampleBatch
+from tfod.example.encoding_issues import EncodingIssue, find_encoding_issues
 from tfod.example.example import encode_example
-from tfod.example.spelling import Form, spelling_of
+from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.kernel.reference import MalformedError
 from tfod.tensorflow import feature_description
@@ -105,11 +105,11 @@ def assert_agreement(payloads: Sequence[bytes], name: str, of_each: int | None =
 def is_no_plain_message(payload: bytes) -> bool:
     """Whether protobuf refuses the bytes, or finds fields in them that it does not know."""
     try:
-        unusual = spelling_of(payload, 0, len(payload))
+        unusual = find_encoding_issues(payload, 0, len(payload))
         tf.train.Example.FromString(payload)
     except (DecodeError, MalformedError):
         return True
-    return unusual is not None and unusual[0] is Form.NOT_AN_EXAMPLE
+    return unusual is not None and unusual[0] is EncodingIssue.NOT_AN_EXAMPLE
 
 
 OTHER: FeatureDescription = {

@@ -11,21 +11,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tfod.checker.records.images import ImageFacts
+from tfod.checker.analysis.encoded_images import ImageFacts
 from tfod.detection.images.image import read_image_header
 
 from tests.commands import Run
-from tests.image_kinds import (
-    HEIGHT,
-    KINDS,
-    WIDTH,
-    bmp,
-    chunk,
-    exif_jpeg,
-    image_of,
-    png,
-    saved,
-)
+from tests.image_kinds import HEIGHT, KINDS, WIDTH, bmp, chunk, exif_jpeg, image_of, png, saved
 from tests.image_rules import problems_by_code
 from tests.records import encode, image, write_shard
 

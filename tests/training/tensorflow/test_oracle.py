@@ -96,11 +96,7 @@ features = st.dictionaries(
     ),
     max_size=8,
 )
-ENCODERS = {
-    Kind.INT64: int64_feature,
-    Kind.FLOAT: float_feature,
-    Kind.BYTES: bytes_feature,
-}
+ENCODERS = {Kind.INT64: int64_feature, Kind.FLOAT: float_feature, Kind.BYTES: bytes_feature}
 
 
 def theirs_of(meant: dict[str, Any]) -> tf.train.Example:

@@ -14,11 +14,11 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.checker.analysis.encoded_images import read_most_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import OD_API
-from tfod.checker.records.images import read_most_decoded
 from tfod.detection.labels.label_map import read_label_map
 from tfod.detection.problems import READ
 from tfod.errors import RecordError

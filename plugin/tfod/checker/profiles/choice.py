@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfod.checker.analysis.result import UnmatchedRecords
 from tfod.checker.profiles.profile import OFF, Profile, profile_of_layout
-from tfod.checker.records.result import Misfit
 from tfod.checker.report import ChosenProfile
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
@@ -26,7 +26,7 @@ def profile_of(
     shards: Sequence[Shard],
     max_record_bytes: int,
     implied: Profile | None = None,
-) -> tuple[Profile, ChosenProfile, Misfit | None]:
+) -> tuple[Profile, ChosenProfile, UnmatchedRecords | None]:
     """The profile, why it is this one; and the records' features, where none fits them.
 
     Args:
@@ -48,8 +48,8 @@ def profile_of(
     if not counts.shard:
         return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no record could be read"), None
     other = profile.name if profile and profile.has_other_boxes else ""
-    misfit = Misfit(tuple(counts.keys), other, counts.shard)
-    return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no profile fits; pass --profile"), misfit
+    unmatched = UnmatchedRecords(tuple(counts.keys), other, counts.shard)
+    return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no profile fits; pass --profile"), unmatched
 
 
 def _is_read(implied: Profile, profile: Profile | None, counts: KeyCounts) -> bool:

@@ -45,7 +45,7 @@ class Task:
         project: the frames are those of several tasks, where a name may come again.
         new_tasks: it is a project, in which the images of the shards become new tasks.
         without_frames: the file that should have named the frames, but does not.
-        not_carried: shapes by kind that an import deletes, and that no shard can hold.
+        unsupported_shapes: shapes by kind that an import deletes, and that no shard can hold.
         outlines: masks, polygons and ellipses by kind, which an import without masks replaces.
         hidden: frames whose annotations no shard has: ``deleted`` and ``honeypots``.
         own: numbers of the frames that an import goes to, where these are a job's and not all.
@@ -61,7 +61,7 @@ class Task:
     project: bool = False
     new_tasks: bool = False
     without_frames: str | None = None
-    not_carried: Mapping[str, int] = field(default_factory=dict)
+    unsupported_shapes: Mapping[str, int] = field(default_factory=dict)
     outlines: Mapping[str, int] = field(default_factory=dict)
     hidden: Mapping[str, int] = field(default_factory=dict)
     annotated: frozenset[int] = frozenset()
@@ -70,7 +70,7 @@ class Task:
 
     def kept(self) -> Task:
         """The same where an import deletes nothing, or may delete what is there."""
-        return replace(self, not_carried={}, outlines={}, hidden={}, annotated=frozenset())
+        return replace(self, unsupported_shapes={}, outlines={}, hidden={}, annotated=frozenset())
 
 
 def shown(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
@@ -150,7 +150,7 @@ def _task_from_xml(path: str) -> Task:
         video=meta.video,
         project=meta.project and not one_task,
         without_frames=None if frames else path,
-        not_carried=others,
+        unsupported_shapes=others,
         outlines=outlines,
         annotated=frozenset((number - meta.first) // meta.step for number in annotated if one_task),
     )

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.finding import Place
-from tfod.checker.records.batch import ImageRow
 from tfod.checker.references.cvat_task import Frame, Task
-from tfod.detection.labels.near_names import NearNames, plain_letters
+from tfod.detection.labels.fuzzy_names import FuzzyNames, plain_letters
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
@@ -102,8 +102,8 @@ class Matcher:
         return self._near_names.same(filename)
 
     @cached_property
-    def _near_names(self) -> NearNames:
-        return NearNames((one.name for one in self._frames), _plain)
+    def _near_names(self) -> FuzzyNames:
+        return FuzzyNames((one.name for one in self._frames), _plain)
 
     def _named(self, filename: str) -> int | None:
         """The frame of this name, or else of its relative path without its extension."""

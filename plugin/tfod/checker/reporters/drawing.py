@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfod.checker.analysis.encoded_images import PILLOW_FORMATS, strict_pillow
 from tfod.checker.finding import plural, size
-from tfod.checker.records.images import PILLOW_FORMATS, strict_pillow
 from tfod.checker.reporters.escaping import columns, shortened_name, visible
 from tfod.checker.reporters.samples import Sample
 from tfod.detection.detection import Detection, PngMask
-from tfod.detection.images.masks import decode_mask_png, png_size
+from tfod.detection.images.mask_images import decode_mask_png, png_size
 from tfod.errors import TfodError, how_to_install
 
 if TYPE_CHECKING:

@@ -62,12 +62,7 @@ class Card:
     classes: Sequence[tuple[str, str, int]] = ()
 
 
-def render_html(
-    report: Report,
-    samples: Sequence[Sample] = (),
-    *,
-    on_page: bool = False,
-) -> str:
+def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool = False) -> str:
     """Write a report as an HTML page, to be saved as UTF-8.
 
     ``on_page`` says that the service made it, whose users have no options of a command line.

@@ -17,7 +17,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.sources.resolved import Shard
 from tfod.tfrecord.compression import Compression, PeekedStream

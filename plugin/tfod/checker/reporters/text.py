@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from tfod.checker.finding import Severity, first_of, plural
+from tfod.checker.finding import Severity, join_names, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import WIDTH, visible
 from tfod.checker.reporters.wording import (
@@ -27,11 +27,7 @@ _COLORS = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.INFO: _CYAN
 
 
 def render_text(
-    report: Report,
-    *,
-    color: bool,
-    receivers: bool = False,
-    quiet: bool = False,
+    report: Report, *, color: bool, receivers: bool = False, quiet: bool = False
 ) -> str:
     """Write a report as text.
 
@@ -71,7 +67,7 @@ def _head(report: Report, color: bool, receivers: bool) -> Iterator[str]:
     yield _wrapped(f"Profile: {report.profile.name}{reason}", 0)
     label_maps = [name for one in report.datasets for name in one.label_maps]
     if label_maps:
-        yield _wrapped(f"Label map: {first_of(label_maps, _EXAMPLES)}", 0)
+        yield _wrapped(f"Label map: {join_names(label_maps, _EXAMPLES)}", 0)
     if report.configuration is not None:
         yield _wrapped(f"Configuration: {report.configuration}", 0)
     if len(report.datasets) > 1:

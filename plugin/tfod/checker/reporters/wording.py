@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
-from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, first_of, plural
+from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
 from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS
@@ -157,7 +157,9 @@ def amounts(counts: Counts) -> str:
 def about_dataset(dataset: DatasetReport) -> str:
     """What is known of one of several datasets, behind its verdict and its name."""
     found = f"{_by_severity(dataset.counts)}; {amounts(dataset.counts)}"
-    maps = f"label map {first_of(dataset.label_maps, 1)}" if dataset.label_maps else "no label map"
+    maps = (
+        f"label map {join_names(dataset.label_maps, 1)}" if dataset.label_maps else "no label map"
+    )
     return visible(f"{found}; profile {dataset.profile.name}; {maps}")
 
 

@@ -5,7 +5,7 @@ and the rooms below ``checker``. The test cases are in ``tests/mutants``, a modu
 """
 
 from tfod.checker.rules import boxes as boxes
-from tfod.checker.rules import example as example
+from tfod.checker.rules import features as features
 from tfod.checker.rules import images as images
 from tfod.checker.rules import labels as labels
 from tfod.checker.rules import masks as masks

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
+from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR, SIDES, BoxColumns
+from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
-from tfod.checker.records.column_order import ROUNDING, SIDES, TOLERATED, BoxColumns
-from tfod.checker.records.result import DatasetResult
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
-from tfod.detection.boxes import touch_image
+from tfod.detection.box_geometry import touch_image
 from tfod.detection.problems import READ
 from tfod.sources.layouts import BOX_KEY
 
@@ -74,7 +74,7 @@ def different_lengths(batch: Batch) -> Iterator[Finding]:
 def not_finite(batch: Batch) -> Iterator[Finding]:
     """A coordinate is NaN or infinite."""
     boxes = batch.boxes
-    if boxes.all_proper:
+    if boxes.all_valid:
         return
 
     def make(box: int) -> Finding:
@@ -98,12 +98,12 @@ def not_finite(batch: Batch) -> Iterator[Finding]:
 def far_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies further outside [0, 1] than the trainer tolerates."""
     boxes = batch.boxes
-    if boxes.all_proper:
+    if boxes.all_valid:
         return ()
     outside = boxes.overhang
-    mask = boxes.normalized & (outside > TOLERATED - 1 + ROUNDING)
+    mask = boxes.normalized & (outside > MAX_COORDINATE - 1 + ROUNDING_ERROR)
     mask |= boxes.far & ~boxes.in_pixels  # large coordinates that BOX005 does not speak of
-    return batch.of_boxes(mask, lambda box, corners: _how_far(corners, outside[box]))
+    return batch.box_findings(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
 @rule(
@@ -117,11 +117,15 @@ def far_outside(batch: Batch) -> Iterable[Finding]:
 def slightly_outside(batch: Batch) -> Iterable[Finding]:
     """A coordinate lies outside [0, 1], but within what the trainer tolerates."""
     boxes = batch.boxes
-    if boxes.all_proper:
+    if boxes.all_valid:
         return ()
     outside = boxes.overhang
-    mask = boxes.normalized & (outside > ROUNDING) & (outside <= TOLERATED - 1 + ROUNDING)
-    return batch.of_boxes(mask, lambda box, corners: _how_far(corners, outside[box]))
+    mask = (
+        boxes.normalized
+        & (outside > ROUNDING_ERROR)
+        & (outside <= MAX_COORDINATE - 1 + ROUNDING_ERROR)
+    )
+    return batch.box_findings(mask, lambda box, corners: _how_far(corners, outside[box]))
 
 
 def _how_far(corners: list[float], outside: float) -> str:
@@ -137,10 +141,10 @@ def _how_far(corners: list[float], outside: float) -> str:
 def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
     """A coordinate is above 2, and the box lies outside the image or begins in its first pixel."""
     boxes = batch.boxes
-    if boxes.all_proper:
+    if boxes.all_valid:
         return ()
     looks = f"looks like {' or '.join(forms_of(sample_of(boxes))) or 'pixels'}: "
-    return batch.of_boxes(boxes.in_pixels, lambda _, corners: looks + _spelled(corners))
+    return batch.box_findings(boxes.in_pixels, lambda _, corners: looks + _spelled(corners))
 
 
 @rule(
@@ -153,12 +157,12 @@ def looks_like_pixels(batch: Batch) -> Iterable[Finding]:
 def inverted(batch: Batch) -> Iterable[Finding]:
     """The right edge lies left of the left one, or the lower above the upper one."""
     boxes = batch.boxes
-    if boxes.all_proper:
+    if boxes.all_valid:
         return ()
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized | (boxes.far & touch_image(boxes.corners))
         mask &= (boxes.size < 0).any(axis=1)
-    return batch.of_boxes(mask, _how_inverted)
+    return batch.box_findings(mask, _how_inverted)
 
 
 def _how_inverted(_: int, corners: list[float]) -> str:
@@ -178,9 +182,9 @@ def _how_inverted(_: int, corners: list[float]) -> str:
 def no_area(batch: Batch) -> Iterable[Finding]:
     """Width or height is exactly zero."""
     boxes = batch.boxes
-    if boxes.all_proper:
+    if boxes.all_valid:
         return ()
-    return batch.of_boxes(boxes.flat, lambda _, corners: f"has no area: {_spelled(corners)}")
+    return batch.box_findings(boxes.flat, lambda _, corners: f"has no area: {_spelled(corners)}")
 
 
 @rule(
@@ -194,14 +198,14 @@ def smaller_than_a_pixel(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized & (boxes.size_in_pixels < _ONE_PIXEL).any(axis=1)
-        if not boxes.all_proper:
+        if not boxes.all_valid:
             mask &= (boxes.size > 0).all(axis=1)
 
     def what(box: int, _: list[float]) -> str:
         width, height = boxes.size_in_pixels[box]
         return f"is {width:.3g} x {height:.3g} pixels small"
 
-    return batch.of_boxes(mask, what)
+    return batch.box_findings(mask, what)
 
 
 @rule(
@@ -222,7 +226,7 @@ def duplicate_box(batch: Batch) -> Iterator[Finding]:
             first = seen.setdefault((*one, name), number)
             if first != number:
                 what = f"is the same as box {first}, class included"
-                yield batch.of_box(row, number, one, what)
+                yield batch.box_finding(row, number, one, what)
 
 
 def _rows_with_equal_boxes(batch: Batch) -> list[int]:
@@ -282,7 +286,7 @@ def too_many_boxes(batch: Batch) -> Iterator[Finding]:
 def swapped_axes(batch: Batch) -> Iterator[Finding]:
     """Boxes leave the image along its long side only, as when divided by the wrong side."""
     boxes = batch.boxes
-    if boxes.all_proper or not len(boxes.corners):
+    if boxes.all_valid or not len(boxes.corners):
         return
     occupied = boxes.counts > 0
     starts = (np.cumsum(boxes.counts) - boxes.counts)[occupied]
@@ -292,9 +296,9 @@ def swapped_axes(batch: Batch) -> Iterator[Finding]:
         lowest = np.minimum.reduceat(boxes.corners, starts, axis=0).min(axis=1)
         aspect = (boxes.width / boxes.height)[occupied]
         limits = np.stack((aspect, 1 / aspect), axis=1)
-        mask = (furthest <= limits + ROUNDING).all(axis=1) & (lowest >= -ROUNDING)
+        mask = (furthest <= limits + ROUNDING_ERROR).all(axis=1) & (lowest >= -ROUNDING_ERROR)
         # What reaches out less may as well be a box drawn over the edge.
-        mask &= (furthest > TOLERATED + ROUNDING).any(axis=1)
+        mask &= (furthest > MAX_COORDINATE + ROUNDING_ERROR).any(axis=1)
     rows = np.flatnonzero(occupied)[mask].tolist()
     for row, (x, y) in zip(rows, furthest[mask].tolist(), strict=True):
         reach = f"boxes reach {x:.4g} in x and {y:.4g} in y"
@@ -342,10 +346,10 @@ def permuted_columns(result: DatasetResult) -> Iterator[Finding]:
 
 def _permuted(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
     orders = " or ".join(map(str, columns.candidates))
-    message = f"{columns.improper:,} of {columns.boxes:,} boxes are inverted or far outside; "
+    message = f"{columns.invalid:,} of {columns.boxes:,} boxes are inverted or far outside; "
     message += f"none is when read as {orders}"
     key = result.profile.key_for(BOX_KEY)
-    return Finding(message=message, shard=shard, feature=key, value=columns.improper)
+    return Finding(message=message, shard=shard, feature=key, value=columns.invalid)
 
 
 @dataset_rule(

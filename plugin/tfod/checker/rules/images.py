@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.duplicates import Repeat
+from tfod.checker.analysis.encoded_images import FORMAT_TITLES, ImageFacts
+from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Place, Severity, plural
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.duplicates import Repeat
-from tfod.checker.records.images import FORMAT_TITLES, ImageFacts
-from tfod.checker.records.result import DatasetResult
 from tfod.checker.rules.registry import dataset_rule, detection_rule, each_image, rule
 from tfod.checker.rules.tensorflow_images import obstacle_to_decoding
 from tfod.detection import keys
@@ -259,7 +259,7 @@ def check_same_image(result: DatasetResult) -> Iterator[Finding]:
             one.place
         )
 
-    return result.repeated(result.duplicates.in_subset(keys.ENCODED), make)
+    return result.repeat_findings(result.duplicates.in_subset(keys.ENCODED), make)
 
 
 @dataset_rule(
@@ -288,7 +288,7 @@ def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
         return Finding(message, key, value, case=case).at(one.place)
 
     case = "whole-subset" if leaked else ""
-    return result.repeated(result.duplicates.shared_images, make, case)
+    return result.repeat_findings(result.duplicates.shared_images, make, case)
 
 
 def named_record(place: Place) -> str:
@@ -348,7 +348,7 @@ detection_rule(
     why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
     "scale them. The trainer does not need the size.",
     fix="Write image/height and image/width into every record.",
-    source="tfod.datumaro.reader; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
+    source="tfod.datumaro.dataset_base; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
     cases={READ: Severity.ERROR},
 )
 

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tfod.checker.finding import Finding, JsonValue, first_of, plural
-from tfod.checker.records.batch import ClassUse
-from tfod.checker.records.result import DatasetResult
+from tfod.checker.analysis.batch import ClassUse
+from tfod.checker.analysis.result import DatasetResult
+from tfod.checker.finding import Finding, JsonValue, join_names, plural
 from tfod.checker.rules.registry import (
     dataset_rule,
     detection_rule,
@@ -22,8 +22,8 @@ from tfod.checker.rules.registry import (
     rule,
 )
 from tfod.detection import keys
+from tfod.detection.labels.fuzzy_names import folded
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
-from tfod.detection.labels.near_names import folded
 from tfod.sources.resolved import LabelMapFile
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
@@ -46,7 +46,7 @@ def no_label_map(result: DatasetResult) -> Iterator[Finding]:
         if shard.label_map is not None:
             continue
         if shard.candidates:
-            names = first_of(shard.candidates, _MOST_CANDIDATES)
+            names = join_names(shard.candidates, _MOST_CANDIDATES)
             message = f"several label maps fit equally well: {names}"
             fix = "Pass the right one with --label-map."
             yield Finding(message=message, shard=shard.name, fix=fix)
@@ -128,12 +128,14 @@ def unknown_text(use: ClassUse) -> Iterator[Finding]:
     """A class text is neither a name nor a display name of the map."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    known = use.label_map.near_names
+    known = use.label_map.fuzzy_names
     if not known.same(use.text):
         near = known.nearest(use.text)
         hint = f", did you mean {near!r:.81}" if near else ""
         items = use.label_map.items  # maybe a million, looked up as often
-        has = first_of([one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items))
+        has = join_names(
+            [one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items)
+        )
         message = f"class {use.text!r:.81} is not in the label map{hint} (it has {has})"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
@@ -229,7 +231,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    meant = use.label_map.near_names.same(use.text)
+    meant = use.label_map.fuzzy_names.same(use.text)
     if meant:
         message = f"class {use.text!r:.81} is {meant!r:.81} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
@@ -243,7 +245,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
 )
 def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
     """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
-    for used in result.used_classes:
+    for used in result.class_usage:
         ids = sorted({label for text, label in used.uses if label is not None and text is None})
         if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
             message = f"the ids of the objects are 0 to {ids[-1]}"
@@ -259,7 +261,7 @@ def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
 )
 def unused_class(result: DatasetResult) -> Iterator[Finding]:
     """A class of the map has no object."""
-    for used in result.used_classes:
+    for used in result.class_usage:
         texts = {text for text, _ in used.uses if text}
         ids = {label for text, label in used.uses if not text}
         for item in used.label_map.items if used.label_map and used.uses else ():
@@ -293,9 +295,9 @@ def no_class(use: ClassUse) -> Iterator[Finding]:
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 @each_label_map
-def liberties(file: LabelMapFile) -> Iterator[Finding]:
+def deviations(file: LabelMapFile) -> Iterator[Finding]:
     """What is meant is plain, but it is not what protobuf reads."""
-    for liberty in file.liberties:
+    for liberty in file.deviations:
         what = liberty.partition(": ")[2] or liberty
         yield Finding(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
 
@@ -312,7 +314,7 @@ def nearly_equal_texts(result: DatasetResult) -> Iterator[Finding]:
     Classes are the texts that the records use, and those of the label map. Single letters that
     are all in the map are different classes, as in a dataset of handwriting.
     """
-    for used in result.used_classes:
+    for used in result.class_usage:
         key = result.profile.key_for(keys.CLASS_TEXT)
         for message, texts in _nearly_equal(used.uses, used.label_map or LabelMap()):
             yield Finding(message=message, shard=used.shard, feature=key, value=texts)

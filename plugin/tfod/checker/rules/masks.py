@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import numpy as np
 
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.encoded_images import FORMAT_TITLES, can_decode, looks_like
 from tfod.checker.finding import Finding, Severity
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.images import FORMAT_TITLES, can_decode, looks_like
 from tfod.checker.rules.registry import detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.boxes import far_boxes
+from tfod.detection.box_geometry import far_boxes
 from tfod.detection.images.image import read_image_header
-from tfod.detection.images.masks import decode_mask_png, decode_pixels, png_sizes
+from tfod.detection.images.mask_images import decode_mask_png, decode_pixels, png_sizes
 from tfod.example.wire import Kind
 
 _MASKS = 4  # of a batch, which may be empty

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.duplicates import Repeat
+from tfod.checker.analysis.encoded_images import looks_like
+from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, Severity, size
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.duplicates import Repeat
-from tfod.checker.records.images import looks_like
-from tfod.checker.records.result import DatasetResult
 from tfod.checker.rules.registry import dataset_rule, rule
 from tfod.detection import keys
 from tfod.detection.columns import single_values
@@ -56,7 +56,7 @@ def duplicate_name(result: DatasetResult) -> Iterator[Finding]:
         message = f"{name!r:.81} is also the name of record {one.first.record} of {one.first.shard}"
         return Finding(message, key, name).at(one.place)
 
-    return result.repeated(result.duplicates.in_subset(keys.FILENAME), make)
+    return result.repeat_findings(result.duplicates.in_subset(keys.FILENAME), make)
 
 
 @rule(
@@ -197,7 +197,7 @@ def duplicate_source_id(result: DatasetResult) -> Iterator[Finding]:
         message += f"record {one.first.record} of {one.first.shard}"
         return Finding(message, key, one.source_id).at(one.place)
 
-    return result.repeated(result.duplicates.in_subset(keys.SOURCE_ID), make)
+    return result.repeat_findings(result.duplicates.in_subset(keys.SOURCE_ID), make)
 
 
 @rule(

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.checker.finding import Finding, JsonValue, Severity, first_of, plural
-from tfod.checker.records.result import DatasetResult, ShardResult
+from tfod.checker.analysis.result import DatasetResult, ShardResult
+from tfod.checker.finding import Finding, JsonValue, Severity, join_names, plural
 from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
-    from tfod.checker.records.objects import ObjectFigures
-    from tfod.checker.references.pipeline import Reader
+    from tfod.checker.analysis.object_statistics import ObjectFigures
+    from tfod.checker.references.pipeline_config import Reader
 
 _DECODER = "research/object_detection/data_decoders/tf_example_decoder.py"
 
 
 def _said(
-    result: DatasetResult,
-    message: str,
-    value: JsonValue = None,
-    fix: str = "",
-    case: str = "",
+    result: DatasetResult, message: str, value: JsonValue = None, fix: str = "", case: str = ""
 ) -> Finding:
     """A finding at the path of the configuration."""
     file = result.training_config.file if result.training_config else ""
@@ -42,7 +38,9 @@ def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResu
 
 
 def _objects(shards: Sequence[ShardResult]) -> ObjectFigures:
-    from tfod.checker.records.objects import ObjectFigures  # few checks have a configuration
+    from tfod.checker.analysis.object_statistics import (
+        ObjectFigures,  # few checks have a configuration
+    )
 
     return sum((one.objects for one in shards if one.objects), ObjectFigures())
 
@@ -176,6 +174,6 @@ def unseen_classes(result: DatasetResult) -> Iterator[Finding]:
     trained, evaluated = _classes(result)
     unseen = [evaluated[one] for one in sorted(evaluated.keys() - trained.keys()) if one > 0]
     if unseen and trained:
-        names = first_of([*map(repr, unseen)], 6)
+        names = join_names([*map(repr, unseen)], 6)
         message = f"no object for training has the class {names}, which evaluations have"
         yield _said(result, message, list[JsonValue](unseen[:100]))

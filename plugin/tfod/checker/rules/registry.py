@@ -18,10 +18,10 @@ from tfod.checker.finding import FAMILIES, Finding, Rule, Severity
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
+    from tfod.checker.analysis.batch import Batch, ClassUse
+    from tfod.checker.analysis.encoded_images import ImageFacts
+    from tfod.checker.analysis.result import DatasetResult
     from tfod.checker.finding import Findings
-    from tfod.checker.records.batch import Batch, ClassUse
-    from tfod.checker.records.images import ImageFacts
-    from tfod.checker.records.result import DatasetResult
     from tfod.sources.resolved import LabelMapFile
 
 _HEADING = re.compile(r"([A-Z]{3}\d{3}) (error|warning|info): (.+)")
@@ -139,7 +139,7 @@ def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset:
     for one in all_rules().values():
         is_on = any(map(findings.levels.get, map(one.name, ("", *one.cases))))
         if one.of_dataset is of_dataset and is_on:
-            subject.room = findings.most - len(findings.listed.get(one.code, ()))
+            subject.max_detailed = findings.most - len(findings.listed.get(one.code, ()))
             findings.add(one, one.check(subject))
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tfod.checker.finding import Finding, JsonValue, Severity, first_of
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.result import DatasetResult, ShardResult
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.result import DatasetResult, ShardResult
+from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, rule
 from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.damage import DamageKind
-from tfod.tfrecord.shard_sets.names import (
+from tfod.tfrecord.shard_sets.shard_names import (
     COMPRESSED_EXTENSIONS,
     MOST_MISSING,
     first_number,
@@ -263,7 +263,7 @@ def missing_shards(result: DatasetResult) -> Iterator[Finding]:
         count = len(missing) if len(names) < left else total - len(own.numbers)
         left = max(1, left - len(names))
         what = "shard is" if count == 1 else "shards are"
-        message = f"{count:,} {what} missing: {first_of(missing, 3, count)}"
+        message = f"{count:,} {what} missing: {join_names(missing, 3, count)}"
         message += "; the set counts from 1" if first_number(own.numbers, total) == 1 else ""
         value = list[JsonValue](missing[:_MOST_NAMED])
         yield Finding(message=message, shard=own.name, value=value)

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfod.checker.finding import Finding, first_of, plural
-from tfod.checker.records.result import DatasetResult
+from tfod.checker.analysis.result import DatasetResult
+from tfod.checker.finding import Finding, join_names, plural
 from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
-from tfod.detection.labels.near_names import names_near_labels
+from tfod.detection.labels.fuzzy_names import names_near_labels
 from tfod.detection.losses import listed
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
         return
     classes = _as_labelled(result, result.classes, labels)
     tags = _as_labelled(result, result.tags, labels)
-    some = first_of([*map(repr, sorted(labels))], _NAMES_SHOWN)
+    some = join_names([*map(repr, sorted(labels))], _NAMES_SHOWN)
     for text in sorted((classes.keys() - {""} | tags.keys()) - labels):  # LAB014 says "" of boxes
         near = names_near_labels(labels).nearest(text)
         boxes = [plural(classes[text], "box")] * (text in classes)
@@ -155,7 +155,7 @@ def bare_frames(result: DatasetResult) -> Iterator[Finding]:
         names = [frame.name for place, frame in enumerate(frames) if boxes.get(place) == count]
         bare += len(names)
         if names:
-            parts.append(f"{len(names)} {what} ({first_of(names, _NAMES_SHOWN)})")
+            parts.append(f"{len(names)} {what} ({join_names(names, _NAMES_SHOWN)})")
     if bare:
         some = f"{bare} of the task's {len(frames)} frames get no annotation"
         yield Finding(message=f"{some}: {', '.join(parts)}", value=bare)
@@ -202,7 +202,7 @@ def nameless_frames(result: DatasetResult) -> Iterator[Finding]:
 )
 def deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     """Skeletons, cuboids, polylines and points of the task; said once."""
-    lost = Counter(result.task.not_carried) if result.task else Counter()
+    lost = Counter(result.task.unsupported_shapes) if result.task else Counter()
     if lost:
         message = f"it would delete {listed(lost)}, which TFRecord cannot hold"
         yield Finding(message=message, value=lost.total())
@@ -232,7 +232,7 @@ def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
     ]
     if names:
         message = f"it has no record of {plural(len(names), 'frame')} whose annotations it would "
-        message += f"delete: {first_of(names, _NAMES_SHOWN)}"
+        message += f"delete: {join_names(names, _NAMES_SHOWN)}"
         yield Finding(message=message, value=len(names))
 
 
@@ -246,7 +246,7 @@ def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
     """The attributes of all labels together; CVAT's own marks need none."""
     if result.task is None:
         return
-    from tfod.formats.cvat.detections import OCCLUDED, TRACK  # few checks have a task
+    from tfod.formats.cvat.frame_detections import OCCLUDED, TRACK  # few checks have a task
 
     known = result.task.attributes
     lacking: Counter[str] = Counter()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, Severity, plural
-from tfod.checker.records.result import DatasetResult
 from tfod.checker.rules.registry import dataset_rule
 from tfod.detection.problems import READ
 from tfod.sources.format_recognition import (

@@ -14,8 +14,8 @@ from tfod.checker.references.frames import Matcher
 from tfod.checker.report import Report
 from tfod.checker.reporters.text import render_text
 from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
-from tfod.cvat.client.dataset import write_dataset
-from tfod.cvat.client.task import Changes, LiveTask, fetch_task
+from tfod.cvat.client.live_task import Changes, LiveTask, fetch_task
+from tfod.cvat.client.project_dataset import write_dataset
 from tfod.cvat.records import NewImages, ShapeBuilder, label_maps_of, on_frames, read_zip
 from tfod.cvat.refusal import check_upload, refusal, replaced
 from tfod.errors import TfodError

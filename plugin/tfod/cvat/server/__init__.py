@@ -32,7 +32,7 @@ def _exporter(save_masks: bool) -> Callable[..., None]:
     def export(
         dst_file: Any, temp_dir: str, instance_data: Any, save_images: bool = False, **_: Any
     ) -> None:
-        from tfod.cvat.server.export import export_zip
+        from tfod.cvat.server.zip_export import export_zip
 
         export_zip(
             dst_file, temp_dir, instance_data, save_images=save_images, save_masks=save_masks
@@ -45,6 +45,6 @@ def _import(
     src_file: Any, temp_dir: str, instance_data: Any, load_data_callback: Any = None, **options: Any
 ) -> None:
     # Of both formats: what a shard holds decides.
-    from tfod.cvat.server.importer import import_zip
+    from tfod.cvat.server.zip_import import import_zip
 
     import_zip(src_file, temp_dir, instance_data, load_data_callback, **options)

@@ -90,7 +90,7 @@ def describe_instance(instance_data: Any) -> Instance:
             video=frames is not None and meta["mode"] == _VIDEO,
             new_tasks=frames is None,
             attributes={} if frames is None else attributes,
-            not_carried=held.shapes - outlines,
+            unsupported_shapes=held.shapes - outlines,
             outlines=outlines,
             hidden={} if frames is None else _hidden(instance_data, held.frames),
             annotated=held.frames.intersection(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfod.datumaro.categories import ExportClasses
+from tfod.datumaro.dataset_base import TfDetectionApiBase
 from tfod.datumaro.export_annotations import (
     ATTRIBUTES,
     ENCLOSED,
@@ -22,23 +23,13 @@ from tfod.datumaro.export_annotations import (
     ExportedObject,
     ObjectBuilder,
 )
-from tfod.datumaro.exporter import (
-    EMPTY_VALUES,
-    NO_CLASS,
-    ShardExporter,
-    count_image_attributes,
-)
-from tfod.datumaro.formats.layouts import LabelsLayout, RecipeLayout
-from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.detection.boxes import corners_in_pixels
+from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
+from tfod.datumaro.formats.export_layouts import LabelsLayout, RecipeLayout
+from tfod.detection.box_geometry import corners_in_pixels
 from tfod.detection.detections import Detections
-from tfod.detection.encoder import (
-    KerasAnnotation,
-    encode_keras_annotations,
-    encode_labelled_image,
-)
+from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.sources.reading import ReadableShards
@@ -72,7 +63,7 @@ class KerasCocoExporter(ShardExporter):
     def _prepare(self, classes: ExportClasses) -> None:
         """See whether images, and objects, have ids, each once in its subset; else count them."""
         super()._prepare(classes)
-        builder = ObjectBuilder(classes, False, lambda reason: None, Losses(), "")
+        builder = ObjectBuilder(classes, False, lambda reason: None, LossCounter(), "")
         images, objects = [], []
         for item in self._extractor:
             images.append((item.subset, _image_id(item)))

@@ -11,14 +11,10 @@ from typing import Any
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, export_classes
 from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, OUTLINES
-from tfod.datumaro.exporter import (
-    EMPTY_VALUES,
-    ShardExporter,
-    count_image_attributes,
-)
-from tfod.datumaro.formats.layouts import RoboflowLayout
-from tfod.datumaro.formats.options import ROBOFLOW
-from tfod.datumaro.images import OF_IMAGE
+from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
+from tfod.datumaro.formats.export_layouts import RoboflowLayout
+from tfod.datumaro.formats.export_options import ROBOFLOW
+from tfod.datumaro.media import OF_IMAGE
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection

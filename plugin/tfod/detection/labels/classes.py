@@ -16,7 +16,7 @@ _MAX_ID = (1 << 31) - 1  # a label map's id is an int32
 
 
 @dataclass(frozen=True)
-class Contradiction:
+class TextIdMismatch:
     """Text and id of an object name two classes of its label map; the text was followed."""
 
     text: str
@@ -32,7 +32,7 @@ class LabelScope:
         self.by_id: dict[int, int] = {}
         self.display_only: set[str] = set()
         self.name_only: set[str] = set()
-        self.settled: dict[tuple[str | None, int | None], int] = {}
+        self.to_output_frame: dict[tuple[str | None, int | None], int] = {}
         """What resolving changes nothing any more: most objects have one of a few classes."""
 
 
@@ -44,7 +44,7 @@ class ClassTable:
     """
 
     def __init__(self) -> None:
-        self.contradictions: Counter[Contradiction] = Counter()
+        self.contradictions: Counter[TextIdMismatch] = Counter()
         self.unknown_texts: Counter[str] = Counter()
         self.unknown_ids: Counter[int] = Counter()
         self._items: list[LabelMapItem] = []
@@ -91,9 +91,9 @@ class ClassTable:
         self, scope: LabelScope, texts: Iterable[str | None], labels: Iterable[int | None]
     ) -> list[int | None]:
         """The provisional numbers of the classes of many objects, as :meth:`resolve` has them."""
-        settled, resolve = scope.settled, self.resolve
+        to_output_frame, resolve = scope.to_output_frame, self.resolve
         return [
-            settled[pair] if pair in settled else resolve(scope, *pair)
+            to_output_frame[pair] if pair in to_output_frame else resolve(scope, *pair)
             for pair in zip(texts, labels, strict=True)
         ]
 
@@ -113,15 +113,15 @@ class ClassTable:
             elif text in scope.name_only:
                 self._uses_name.add(number)
             if label is not None and scope.by_id.get(label, number) != number:
-                self.contradictions[Contradiction(text, label)] += times
+                self.contradictions[TextIdMismatch(text, label)] += times
             else:
-                scope.settled[text, label] = number
+                scope.to_output_frame[text, label] = number
             return number
         if label is None:
             return None
         number = scope.by_id.get(label)
         if number is not None:
-            scope.settled[text, label] = number
+            scope.to_output_frame[text, label] = number
             return number
         # Datumaro writes 0 and an empty text for an object without a class, we -1 where 0 is one.
         if label < 0 or (label == 0 and text is not None):

@@ -80,16 +80,13 @@ class Classes:
         return [self._items[number].named() for number in sorted(self._used)]
 
     def ids(
-        self,
-        label_map: LabelMap | None,
-        texts: Sequence[str | None],
-        labels: Sequence[int | None],
+        self, label_map: LabelMap | None, texts: Sequence[str | None], labels: Sequence[int | None]
     ) -> list[int]:
         """The ids of the classes of objects that a label map explains; below 0 for none."""
         scope = self._scopes.get(id(label_map), self._without_map)
         found: dict[tuple[str | None, int | None], int] = {}
         for pair, count in Counter(zip(texts, labels, strict=True)).items():
-            number = scope.settled.get(pair)
+            number = scope.to_output_frame.get(pair)
             if number is None:
                 number = self._table.resolve(scope, *pair, count)
             found[pair] = -1 if number is None else self._keep(number)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfod.detection.labels.near_names import NearNames, folded
+from tfod.detection.labels.fuzzy_names import FuzzyNames, folded
 from tfod.errors import LabelMapError, ShardError
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.storage.open import open_shard
@@ -125,9 +125,9 @@ class LabelMap:
         return found
 
     @functools.cached_property
-    def near_names(self) -> NearNames:
+    def fuzzy_names(self) -> FuzzyNames:
         """Its names and display names, to be looked up with an error."""
-        return NearNames(self.ids_by_text, folded)
+        return FuzzyNames(self.ids_by_text, folded)
 
     @functools.cached_property
     def id_range(self) -> tuple[int, int]:
@@ -205,22 +205,22 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         return LabelMap(plain), []
     from tfod.detection.labels.message import ParseError, parse
 
-    liberties: list[str] = []
+    deviations: list[str] = []
     if text.startswith(_BYTE_ORDER_MARK):
         text = text.removeprefix(_BYTE_ORDER_MARK)
-        liberties.append("a byte order mark is ignored; save the file as UTF-8 without one")
+        deviations.append("a byte order mark is ignored; save the file as UTF-8 without one")
     try:
         message = parse(text)
     except (ParseError, UnicodeError) as error:
         repaired = text.translate(_CURLY_QUOTES)
         if repaired != text:
-            liberties.append("curly quotes are read as straight ones")
+            deviations.append("curly quotes are read as straight ones")
         with_items = _BRACE.sub(_as_item, repaired)
         if with_items != repaired:
-            liberties.append("items without the word 'item' are read as items")
+            deviations.append("items without the word 'item' are read as items")
         with_quotes = _UNQUOTED.sub(lambda name: name[1] + quoted(name[2]), with_items)
         if with_quotes != with_items:
-            liberties.append("names without quotes are read as names")
+            deviations.append("names without quotes are read as names")
         try:
             message = parse(with_quotes, allow_unknown_field=True)
         except (ParseError, UnicodeError):
@@ -229,9 +229,9 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         if not message.item or not all(item.name or item.display_name for item in message.item):
             raise LabelMapError(_what_is_wrong(text, source, error)) from None
         if with_quotes == text:
-            liberties.append(f"unknown fields are not read ({error})")
+            deviations.append(f"unknown fields are not read ({error})")
     return LabelMap(tuple(_to_item(item) for item in message.item)), [
-        f"{source}: {liberty}" for liberty in liberties
+        f"{source}: {liberty}" for liberty in deviations
     ]
 
 

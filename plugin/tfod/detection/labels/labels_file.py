@@ -81,24 +81,24 @@ def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[s
 
 def notes_of_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> list[str]:
     """Return a sentence if classes share an id, and one if a class has several ids."""
-    liberties: list[str] = []
+    deviations: list[str] = []
     shared = label_map.names_of_shared_ids
     if shared:
         number, names = next(iter(shared.items()))
         more = f", and so are {len(shared) - 1:,} other ids to several" if len(shared) > 1 else ""
-        liberties.append(
+        deviations.append(
             f"{os.fspath(name)}: id {number} is given to {names[0]!r:.81} and "
             f"{names[1]!r:.81}{more}; without a class text it means the first; give every class "
         )
     first: dict[str, int] = {}
     for item in label_map.items:
         if first.setdefault(item.class_name, item.id) != item.id:
-            liberties.append(
+            deviations.append(
                 f"{os.fspath(name)}: {item.class_name!r:.81} has the ids "
                 f"{first[item.class_name]} and {item.id}, which are read as one class; give "
             )
             break
-    return liberties
+    return deviations
 
 
 def is_labels_file(path: str | os.PathLike[str]) -> bool:

@@ -30,12 +30,7 @@ from tfod.formats.cvat.shapes import (
     make_shape,
 )
 from tfod.formats.numbers import DECIMALS
-from tfod.formats.reading.documents import (
-    iterate,
-    open_xml,
-    xml_attribute,
-    xml_text,
-)
+from tfod.formats.reading.documents import iterate, open_xml, xml_attribute, xml_text
 
 _MOST_FRAMES = 1_000_000
 _LONGEST_REASON = 80

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox, degrees_of, enclosing_pixels, enclosing_points
-from tfod.detection.images.masks import (
+from tfod.detection.box_geometry import PixelBox, degrees_of, enclosing_pixels, enclosing_points
+from tfod.detection.images.mask_images import (
     box_outline,
     ellipse_outline,
     fill_box,
@@ -171,11 +171,7 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
 
 
 def make_shape(
-    kind: str,
-    points: Sequence[float],
-    rotation: float = 0.0,
-    digits: int = 2,
-    **marks: Any,
+    kind: str, points: Sequence[float], rotation: float = 0.0, digits: int = 2, **marks: Any
 ) -> CvatShape:
     """A shape from the points that CVAT has of it.
 

@@ -9,18 +9,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tfod.detection.boxes import corners_in_pixels
+from tfod.detection.box_geometry import corners_in_pixels
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats import shards
+from tfod.formats import tfrecord as shards
 from tfod.formats.dataset import Dataset
+from tfod.formats.format_writer import NO_PLACE, SOURCE_ID
 from tfod.formats.options import Options
-from tfod.formats.writer import NO_PLACE, SOURCE_ID
 from tfod.tfrecord.output import OutputFolder
-from tfod.tfrecord.shard_sets.names import RECIPE_RECORDS, recipe_file_names
+from tfod.tfrecord.shard_sets.shard_names import RECIPE_RECORDS, recipe_file_names
 from tfod.tfrecord.writer import ShardLayout
 
 WITHOUT_OBJECTS = "images without an object, for which there is no record"

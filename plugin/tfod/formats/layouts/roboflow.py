@@ -19,9 +19,9 @@ from tfod.example.example import (
     int64_feature,
     text_feature,
 )
-from tfod.formats import shards
-from tfod.tfrecord.shard_sets.names import SHARD_EXTENSIONS, stem_of_subset
+from tfod.formats import tfrecord as shards
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
+from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS, stem_of_subset
 from tfod.tfrecord.writer import ShardLayout
 from tfod.version import __version__
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tfod.detection.detection import Detection
+from tfod.detection.images.exif_rotation import opposite, turned_back, with_upright_pixels
 from tfod.detection.images.image import (
     FORMAT_OF_EXTENSION,
     QUARTER,
@@ -30,9 +31,8 @@ from tfod.detection.images.image import (
     read_image_header,
     sniff_format,
 )
-from tfod.detection.images.upright import opposite, turned_back, with_upright_pixels
 from tfod.errors import TfodError
-from tfod.formats.options import Options, Problems, Refusal
+from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.tfrecord.image_names import names_in_folder, safe_relative_path, split_extension
 
 _MISSING = Refusal(
@@ -156,7 +156,9 @@ class ImageFiles:
         names = {_composed(x) for folder in self._folders for x in names_in_folder(folder or ".")}
         return frozenset(names | {os.path.splitext(name)[0] for name in names})
 
-    def find(self, names: Sequence[str], where: str, problems: Problems) -> tuple[str, str] | None:
+    def find(
+        self, names: Sequence[str], where: str, problems: ConversionProblems
+    ) -> tuple[str, str] | None:
         """Path and name of the first of some names that there is an image of; None for none.
 
         Several of a stem are a refusal, of which the first is returned.
@@ -187,7 +189,7 @@ class ImageFiles:
         return None
 
     def read(
-        self, names: Sequence[str], where: str, problems: Problems, is_needed: bool = True
+        self, names: Sequence[str], where: str, problems: ConversionProblems, is_needed: bool = True
     ) -> ImageFile | None:
         """Find and read an image that a document names; None where there is none.
 
@@ -346,7 +348,7 @@ def frame_of(
     annotated: AnnotatedSize,
     has_objects: bool,
     where: str,
-    problems: Problems,
+    problems: ConversionProblems,
 ) -> Frame:
     """Find out in which frame an image was annotated; what contradicts itself is refused.
 
@@ -360,19 +362,21 @@ def frame_of(
     shown = stored[::-1] if turn >= QUARTER else stored
     is_upright = known == shown or known != stored
     if has_objects and known == stored[::-1] != shown:
-        problems.add(_EXCHANGED, f"{where}: {by(known)}, the file {by(stored)}")
+        problems.add(_EXCHANGED, f"{where}: {format_size(known)}, the file {format_size(stored)}")
     elif has_objects and turn != UPRIGHT and is_upright and not known == shown != stored:
-        problems.add(TAKEN_UPRIGHT, f"{where}: orientation {turn}, {by(stored)}")
+        problems.add(TAKEN_UPRIGHT, f"{where}: orientation {turn}, {format_size(stored)}")
     own = shown if is_upright else stored
     return Frame((known if has_objects else None) or own, own, turn, is_upright)
 
 
-def by(size: Size) -> str:
+def format_size(size: Size) -> str:
     """A size as messages have it: width first."""
     return f"{size[1]}x{size[0]}"
 
 
-def settled(one: Detection, frame: Frame, options: Options, problems: Problems) -> Detection:
+def to_output_frame(
+    one: Detection, frame: Frame, options: Options, problems: ConversionProblems
+) -> Detection:
     """A Detection in the frame that is written, from that in which it was annotated.
 
     Raises:

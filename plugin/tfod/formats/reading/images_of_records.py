@@ -12,8 +12,8 @@ import numpy as np
 
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.example.columns import ExampleBatch
-from tfod.formats.options import Problems
+from tfod.example.example_batch import ExampleBatch
+from tfod.formats.options import ConversionProblems
 from tfod.sources.reading import ReadableShards
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet
@@ -48,7 +48,7 @@ class ImagesOfRecords:
                         objects[image_id].append(replace(record, encoded=None))
         return objects
 
-    def join(self, found: Detections, problems: Problems) -> list[Detection]:
+    def join(self, found: Detections, problems: ConversionProblems) -> list[Detection]:
         """Return the images whose first record is in a batch, with the objects of all records."""
         images = []
         for image_id, record in zip(found.image_ids, found, strict=True):

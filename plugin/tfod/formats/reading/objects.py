@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.detection.boxes import degrees_of, enclosing_visible
+from tfod.detection.box_geometry import degrees_of, enclosing_visible
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
-    Drawn,
     Keypoints,
     PngMask,
+    ShapeDetails,
     drawn_by_number,
 )
-from tfod.detection.images.masks import box_outline
+from tfod.detection.images.mask_images import box_outline
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
@@ -29,16 +29,16 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
-from tfod.formats.options import OddBoxes, Options, Problems, Refusal
+from tfod.formats.options import ConversionProblems, OddBoxes, Options, Refusal
 from tfod.formats.reading.files import (
     OTHER_SIZE,
     AnnotatedSize,
     Frame,
     ImageFiles,
     Size,
-    by,
+    format_size,
     frame_of,
-    settled,
+    to_output_frame,
 )
 from tfod.sources.label_map_search import find_in_folder
 from tfod.tfrecord.image_names import safe_relative_path
@@ -66,7 +66,7 @@ _LEAST_SIDE = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
-class KnownClasses:
+class SourceClasses:
     """A label map that has to have every class, what messages call it, and how it was read.
 
     ``file`` is where the ids are from; '' for ids that were made.
@@ -81,7 +81,7 @@ class KnownClasses:
         """The id of a class; raises TfodError where the map lacks it."""
         item = self.label_map.find(text)
         if item is None:
-            near = self.label_map.near_names.nearest(text)
+            near = self.label_map.fuzzy_names.nearest(text)
             hint = f", did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
                 f"{where}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
@@ -97,7 +97,7 @@ class KnownClasses:
         names: Callable[[], Iterable[str]],
         origin: str,
         shipped: str = "",
-    ) -> KnownClasses:
+    ) -> SourceClasses:
         """The label map that was named, that lies in a folder, or that is made of names.
 
         Args:
@@ -131,7 +131,7 @@ class KnownClasses:
         return cls(LabelMap.from_names(found), f"made from {origin}", tuple(unused))
 
 
-class Object(NamedTuple):
+class AnnotatedObject(NamedTuple):
     """An object as a document has it.
 
     Attributes:
@@ -151,9 +151,9 @@ class Object(NamedTuple):
     attributes: Mapping[str, AttributeValue] = {}
     points: np.ndarray | None = None
     outline: Any = None
-    drawn: Drawn = Drawn()
+    drawn: ShapeDetails = ShapeDetails()
 
-    def enclosed(self, size: Size) -> Object:
+    def enclosed(self, size: Size) -> AnnotatedObject:
         """A rotated object with the box around what the image shows of it, and its outline."""
         if self.drawn.box is None:
             return self
@@ -163,17 +163,19 @@ class Object(NamedTuple):
         )
 
 
-def rotated(box: Sequence[float], rotation: object, place: str, problems: Problems) -> Drawn:
+def rotated(
+    box: Sequence[float], rotation: object, place: str, problems: ConversionProblems
+) -> ShapeDetails:
     """How a box was drawn that is rotated by some degrees, which is counted."""
     if degrees := degrees_of(rotation):
         problems.add(ROTATED, place)
         left, top, right, bottom = box
-        return Drawn((left, top, right, bottom), degrees)
-    return Drawn()
+        return ShapeDetails((left, top, right, bottom), degrees)
+    return ShapeDetails()
 
 
 @dataclass(frozen=True)
-class Reading:
+class DatasetBuilder:
     """A dataset while it is read.
 
     Attributes:
@@ -184,18 +186,18 @@ class Reading:
         draw: makes the mask of each object, when it is known in which frame they were drawn.
     """
 
-    classes: KnownClasses
+    classes: SourceClasses
     options: Options
-    problems: Problems
+    problems: ConversionProblems
     is_normalized: bool = False
-    draw: Callable[[Sequence[Object], Frame], Sequence[PngMask]] | None = None
+    draw: Callable[[Sequence[AnnotatedObject], Frame], Sequence[PngMask]] | None = None
 
     def detection(
         self,
         images: ImageFiles,
         names: Sequence[str],
         annotated: AnnotatedSize,
-        objects: Sequence[Object],
+        objects: Sequence[AnnotatedObject],
         where: str,
         *,
         source_id: str | None = None,
@@ -229,13 +231,16 @@ class Reading:
         problems.annotated += len(objects)
         frame = frame_of(image, annotated, bool(objects), where, problems)
         if frame.size and frame.own and frame.size != frame.own:
-            problems.add(OTHER_SIZE, f"{where}: {by(frame.size)}, the image {by(frame.own)}")
+            problems.add(
+                OTHER_SIZE,
+                f"{where}: {format_size(frame.size)}, the image {format_size(frame.own)}",
+            )
         size = NORMALIZED if self.is_normalized else frame.size
         if size is None and objects:
             problems.add(_NO_SIZE, where)
         size_or_unit = size or NORMALIZED
         objects = [one.enclosed(size_or_unit) for one in objects]
-        corners, rows = sound_boxes(
+        corners, rows = select_writable_boxes(
             [one.box for one in objects],
             size_or_unit,
             [one.place for one in objects],
@@ -262,7 +267,7 @@ class Reading:
             if size and point_count
             else None,
         )
-        return settled(one, frame, self.options, problems)
+        return to_output_frame(one, frame, self.options, problems)
 
     def dataset(
         self,
@@ -300,7 +305,7 @@ class Reading:
 
 
 def _keypoints(
-    objects: Sequence[Object], size: Size, count: int, names: Sequence[str]
+    objects: Sequence[AnnotatedObject], size: Size, count: int, names: Sequence[str]
 ) -> Keypoints:
     """The points of all objects; zeros for an object that has none."""
     nothing = np.zeros((count, 3))
@@ -309,12 +314,12 @@ def _keypoints(
     return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
 
 
-def sound_boxes(
+def select_writable_boxes(
     boxes: Sequence[Sequence[float]],
     size: Size,
     places: Sequence[str],
     options: Options,
-    problems: Problems,
+    problems: ConversionProblems,
 ) -> tuple[np.ndarray, list[int]]:
     """Find the boxes that can be written, by one policy, whatever format they are from.
 

@@ -18,7 +18,7 @@ from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.damage import empty_file
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.image_names import names_in_folder
-from tfod.tfrecord.shard_sets.names import (
+from tfod.tfrecord.shard_sets.shard_names import (
     MOST_MISSING,
     SHARD_EXTENSIONS,
     SPLITS,

@@ -38,18 +38,18 @@ class WriteError(TfodError):
     """A file could not be written: no room, no permission, no folder."""
 
 
-def _rename_together(new: Mapping[str, str], stale: Iterable[str]) -> None:
+def _rename_together(new: Mapping[str, str], obsolete: Iterable[str]) -> None:
     """Give complete files their names, in this order, and remove those that they replace.
 
     Args:
         new: by its path to be, the path of each complete file, on the same disk.
-        stale: files that go.
+        obsolete: files that go.
 
     Raises:
         WriteError: one cannot have its name; what was there before is as it was, or the error says
             what is not.
     """
-    there = [path for path in dict.fromkeys((*stale, *new)) if os.path.lexists(path)]
+    there = [path for path in dict.fromkeys((*obsolete, *new)) if os.path.lexists(path)]
     # A file that is alone is there until another one has its name.
     kept = {} if len(new) == 1 and there == [*new] else {path: _beside(path) for path in there}
     given: set[str] = set()
@@ -57,8 +57,8 @@ def _rename_together(new: Mapping[str, str], stale: Iterable[str]) -> None:
     path = ""
     with _signals_held():
         try:
-            for path, aside in kept.items():
-                _rename(path, aside)
+            for path, temporary_path in kept.items():
+                _rename(path, temporary_path)
             for path, file in new.items():
                 folder = os.path.dirname(path) or os.curdir
                 made[:0] = _absent_folders(folder)
@@ -71,9 +71,9 @@ def _rename_together(new: Mapping[str, str], stale: Iterable[str]) -> None:
             if isinstance(error, OSError) or left:
                 raise _failure(path, error, left) from None
             raise
-        for aside in kept.values():
+        for temporary_path in kept.values():
             with contextlib.suppress(OSError):
-                os.unlink(aside)
+                os.unlink(temporary_path)
 
 
 def _absent_folders(folder: str) -> list[str]:
@@ -120,14 +120,14 @@ def _put_back(kept: Mapping[str, str], given: Set[str]) -> list[str]:
     """
     left = []
     for path in dict.fromkeys((*kept, *given)):
-        aside = kept.get(path, "")
+        temporary_path = kept.get(path, "")
         try:
             if path in given:
                 os.unlink(path)
-            if os.path.lexists(aside):
-                os.replace(aside, path)
+            if os.path.lexists(temporary_path):
+                os.replace(temporary_path, path)
         except OSError:
-            left.append(f"{path} is {f'now {aside}' if aside else 'new'}")
+            left.append(f"{path} is {f'now {temporary_path}' if temporary_path else 'new'}")
     return left
 
 
@@ -157,18 +157,18 @@ def _signals_held() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-class NewFile:
+class PendingFile:
     """A file of an :class:`Output`, which is written aside.
 
     Attributes:
         path: what errors call it.
-        aside: where it is until it has its name.
+        temporary_path: where it is until it has its name.
     """
 
-    def __init__(self, path: str, aside: str) -> None:
-        self.path, self.aside = path, aside
+    def __init__(self, path: str, temporary_path: str) -> None:
+        self.path, self.temporary_path = path, temporary_path
         try:
-            self.stream: BinaryIO = open(aside, "xb", buffering=_BUFFER_BYTES)
+            self.stream: BinaryIO = open(temporary_path, "xb", buffering=_BUFFER_BYTES)
         except OSError as error:
             raise _no_folder(os.path.dirname(path) or os.curdir, error) from None
 
@@ -214,32 +214,32 @@ class Output(contextlib.ExitStack):
         overwrite: whether files that are there may be replaced.
 
     Attributes:
-        stale: files that go with those that are replaced.
+        obsolete: files that go with those that are replaced.
     """
 
     def __init__(self, sources: Iterable[str] = (), overwrite: bool = True) -> None:
         super().__init__()
-        self.stale: Collection[str] = ()
-        self._read = ReadPaths(sources)
+        self.obsolete: Collection[str] = ()
+        self._read = ProtectedPaths(sources)
         self._overwrite = overwrite
-        self._asides: dict[str, str] = {}  # by the path of each file or folder to be
+        self._temporary_paths: dict[str, str] = {}  # by the path of each file or folder to be
         self._work: dict[str, str] = {}  # by folder, where its files are until then
-        self._begun: list[NewFile] = []
+        self._begun: list[PendingFile] = []
 
-    def begin(self, path: str) -> NewFile:
+    def begin(self, path: str) -> PendingFile:
         """A file to write; by which name it goes into that folder :meth:`replace` says."""
         folder = os.path.dirname(path) or os.curdir
         if folder not in self._work:
-            self._work[folder] = self.enter_context(work_folder(folder))
-        file = NewFile(path, os.path.join(self._work[folder], str(len(self._begun))))
+            self._work[folder] = self.enter_context(temporary_folder(folder))
+        file = PendingFile(path, os.path.join(self._work[folder], str(len(self._begun))))
         self._begun.append(file)
         self.callback(file.discard)
         return file
 
-    def file(self, path: str) -> NewFile:
+    def file(self, path: str) -> PendingFile:
         """A file to write, of this name."""
         file = self.begin(path)
-        self.replace(path, file.aside)
+        self.replace(path, file.temporary_path)
         return file
 
     def add(self, path: str, is_file: bool = False) -> str:
@@ -251,7 +251,7 @@ class Output(contextlib.ExitStack):
             TfodError: it is a URL, or lies within another one, or around it.
         """
         whole = os.path.abspath(path)
-        for other in map(os.path.abspath, self._asides):
+        for other in map(os.path.abspath, self._temporary_paths):
             if os.path.commonpath((whole, other)) in (whole, other):
                 raise TfodError(
                     f"{path} cannot be where the images go, since {other} is written, too; name a "
@@ -260,19 +260,21 @@ class Output(contextlib.ExitStack):
         is_empty = os.path.isdir(path) and not os.listdir(path)
         if os.path.lexists(path) and not is_empty:
             self._require_replaceable([path])
-        aside = self.enter_context(work_folder(os.path.dirname(path) or "." if is_file else path))
-        self._asides[path] = aside
-        return aside
+        temporary_path = self.enter_context(
+            temporary_folder(os.path.dirname(path) or "." if is_file else path)
+        )
+        self._temporary_paths[path] = temporary_path
+        return temporary_path
 
-    def replace(self, path: str, aside: str) -> None:
+    def replace(self, path: str, temporary_path: str) -> None:
         """Let a path have a complete file, that lies on the same disk."""
-        self._asides[path] = aside
+        self._temporary_paths[path] = temporary_path
 
     def publish(self) -> None:
         """Complete all files and give them their names, label maps last; all of them, or none."""
         for file in self._begun:
             file.complete()
-        pending = dict(pair for pairs in self._asides.items() for pair in _files(*pairs))
+        pending = dict(pair for pairs in self._temporary_paths.items() for pair in _files(*pairs))
         for path in pending:
             if os.path.exists(path) and not os.path.isfile(path):
                 what = "a folder" if os.path.isdir(path) else "not a regular file"
@@ -280,7 +282,7 @@ class Output(contextlib.ExitStack):
             if os.path.lexists(path):
                 self._require_replaceable([path])
         last = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP))
-        _rename_together({path: pending[path] for path in last}, self.stale)
+        _rename_together({path: pending[path] for path in last}, self.obsolete)
 
     def discard(self) -> None:
         """Remove what was written, and the folders that were made for it."""
@@ -304,15 +306,17 @@ class Output(contextlib.ExitStack):
         """Name a file as it was asked for, not where it lies until then."""
         text = str(error)
         if isinstance(error, OSError):
-            name = error.filename or next(iter(self._asides.values()), "")  # some name no file
+            name = error.filename or next(
+                iter(self._temporary_paths.values()), ""
+            )  # some name no file
             text = f"{name}: cannot be written ({error.strerror or error})"
-        for path, aside in self._asides.items():
-            if aside in text:
-                raise WriteError(text.replace(aside, path)) from None
+        for path, temporary_path in self._temporary_paths.items():
+            if temporary_path in text:
+                raise WriteError(text.replace(temporary_path, path)) from None
 
     def _require_replaceable(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self._read.require_other(path)
+            self._read.require_unprotected(path)
         if paths and not self._overwrite:
             more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
             raise OutputExistsError(
@@ -321,18 +325,18 @@ class Output(contextlib.ExitStack):
             )
 
 
-def _files(path: str, aside: str) -> Iterator[tuple[str, str]]:
+def _files(path: str, temporary_path: str) -> Iterator[tuple[str, str]]:
     """Each file by the path that it will have, where it is now."""
-    if not os.path.isdir(aside):
-        yield path, aside
+    if not os.path.isdir(temporary_path):
+        yield path, temporary_path
         return
-    for folder, _, names in os.walk(aside):
-        above = os.path.normpath(os.path.join(path, os.path.relpath(folder, aside)))
+    for folder, _, names in os.walk(temporary_path):
+        above = os.path.normpath(os.path.join(path, os.path.relpath(folder, temporary_path)))
         yield from ((os.path.join(above, name), os.path.join(folder, name)) for name in names)
 
 
 @contextlib.contextmanager
-def work_folder(inside: str) -> Iterator[str]:
+def temporary_folder(inside: str) -> Iterator[str]:
     """A hidden folder inside the one that is written to, on the same disk; gives its whole path.
 
     It goes in the end with all that is in it, and so do the folders that were made for it, as far
@@ -354,7 +358,7 @@ def work_folder(inside: str) -> Iterator[str]:
         _remove_folders(made)
 
 
-class ReadPaths:
+class ProtectedPaths:
     """Files and folders that a command reads, of a folder all that is in it.
 
     Args:
@@ -365,7 +369,7 @@ class ReadPaths:
     def __init__(self, paths: Iterable[str | None]) -> None:
         self._read = {_identity(path) for path in paths if path}
 
-    def require_other(self, output: str) -> None:
+    def require_unprotected(self, output: str) -> None:
         """See that a file or a folder that is to be written is none of them, and lies in none.
 
         Links are followed. Raises OutputExistsError.

@@ -135,10 +135,7 @@ def _categories(labels: list[Any]) -> dict[Any, Any]:
     for _, label in labels:
         categories.add(label["name"], label.get("parent"))
         categories.attributes.update(spec["name"] for _, spec in label["attributes"])
-    return {
-        dm.AnnotationType.label: categories,
-        dm.AnnotationType.points: dm.PointsCategories(),
-    }
+    return {dm.AnnotationType.label: categories, dm.AnnotationType.points: dm.PointsCategories()}
 
 
 def _pixels(data: bytes) -> Any:

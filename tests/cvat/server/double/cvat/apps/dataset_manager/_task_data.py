@@ -23,14 +23,7 @@ from typing import Any
 
 import cvat
 from cvat.apps.dataset_manager.annotation import interpolate
-from cvat.apps.engine.models import (
-    Annotations,
-    AttributeSpec,
-    AttributeType,
-    Job,
-    Label,
-    Task,
-)
+from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, Label, Task
 
 DEFAULT_SUBSET = "default"
 INTERNAL_ATTRIBUTES = {"occluded", "outside", "keyframe", "track_id", "rotation"} | (

@@ -21,10 +21,6 @@ def _export(
 
 @importer(name="COCO", ext="JSON, ZIP", version="1.0")
 def _import(
-    src_file: Any,
-    temp_dir: str,
-    instance_data: Any,
-    load_data_callback: Any = None,
-    **kwargs: Any,
+    src_file: Any, temp_dir: str, instance_data: Any, load_data_callback: Any = None, **kwargs: Any
 ) -> None:
     return None

@@ -31,7 +31,7 @@ def plain_letters(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
-class NearNames:
+class FuzzyNames:
     """Looks up names, each in a time that depends on its own length alone.
 
     Of names that are alike the first is found; ``folded`` takes a name to what all its spellings
@@ -73,6 +73,6 @@ def _with_an_error(spelling: str) -> Iterator[str]:
 
 
 @functools.lru_cache(4)
-def names_near_labels(labels: frozenset[str]) -> NearNames:
+def names_near_labels(labels: frozenset[str]) -> FuzzyNames:
     """The labels of a CVAT task, which differ by more than case and punctuation."""
-    return NearNames(sorted(labels), plain_letters)
+    return FuzzyNames(sorted(labels), plain_letters)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.detection.boxes import far_boxes, pixel_boxes
+from tfod.detection.box_geometry import far_boxes, pixel_boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Boxes:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
-    def all_proper(self) -> bool:
+    def all_valid(self) -> bool:
         """Whether all boxes lie in their images and have an area: most rules are about others."""
         corners = self.corners
         with np.errstate(invalid="ignore"):
@@ -62,7 +62,7 @@ class Boxes:
     @cached_property
     def normalized(self) -> np.ndarray:
         """Boxes that the other rules are about, bool of shape (n,)."""
-        if self.all_proper:
+        if self.all_valid:
             return np.ones(len(self.corners), bool)
         found: np.ndarray = self.finite & ~self.far
         return found

@@ -10,31 +10,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox, enclosing_pixels
+from tfod.detection.box_geometry import PixelBox, enclosing_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.cvat.detections import DetectionBuilder, frame_size, is_plain_box, shapes_of
-from tfod.formats.cvat.document import (
-    END,
-    CvatMeta,
-    head_text,
-    image_text,
-    read_cvat_xml,
-)
-from tfod.formats.cvat.shapes import (
-    BOX,
-    Attributes,
-    CvatImage,
-    CvatShape,
-    CvatTag,
-)
+from tfod.formats.cvat.document import END, CvatMeta, head_text, image_text, read_cvat_xml
+from tfod.formats.cvat.frame_detections import DetectionBuilder, frame_size, is_plain_box, shapes_of
+from tfod.formats.cvat.shapes import BOX, Attributes, CvatImage, CvatShape, CvatTag
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
+from tfod.formats.format_writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
 from tfod.formats.numbers import DECIMALS
-from tfod.formats.options import OddBoxes, Options, Problems
-from tfod.formats.reading.files import OTHER_SIZE, ImageFiles, by, frame_of, settled
-from tfod.formats.reading.objects import KnownClasses, Reading, sound_boxes
-from tfod.formats.writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
+from tfod.formats.options import ConversionProblems, OddBoxes, Options
+from tfod.formats.reading.files import (
+    OTHER_SIZE,
+    ImageFiles,
+    format_size,
+    frame_of,
+    to_output_frame,
+)
+from tfod.formats.reading.objects import DatasetBuilder, SourceClasses, select_writable_boxes
 from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_file
 
 
@@ -50,11 +44,11 @@ def read(source: str, options: Options) -> Dataset:
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first
     labels = list(meta.labels)
-    classes = KnownClasses.find(options, os.path.dirname(file), lambda: labels, file)
+    classes = SourceClasses.find(options, os.path.dirname(file), lambda: labels, file)
     clip = options.odd_boxes is not OddBoxes.KEEP
     builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
-    problems = Problems(options)
-    reading = Reading(classes, options, problems)
+    problems = ConversionProblems(options)
+    reading = DatasetBuilder(classes, options, problems)
     images = _image_files(file, options)
     subset = meta.subset or DEFAULT_SUBSET
 
@@ -93,7 +87,7 @@ def _image_files(file: str, options: Options) -> ImageFiles:
 
 def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
     """The bytes of a frame's image; None where there is none."""
-    problems = Problems()
+    problems = ConversionProblems()
     found = images.find(_names(frame), frame.name, problems)
     problems.raise_refusals(images=1, objects=0)
     return images.content(found[0], frame.name) if found else None
@@ -108,7 +102,7 @@ def _detection(
     builder: DetectionBuilder,
     images: ImageFiles,
     file: str,
-    reading: Reading,
+    reading: DatasetBuilder,
 ) -> Detection | None:
     """A frame as a Detection; CVAT shows photos as their EXIF orientation says."""
     options, problems = reading.options, reading.problems
@@ -127,13 +121,13 @@ def _detection(
     one = builder.complete(builder.build(frame), image.data if image else None)
     drawn = frame_of(image, (frame.height, frame.width), len(one.boxes) > 0, where, problems)
     if drawn.own is not None and drawn.own != (one.height, one.width):
-        own = f"{frame.width}x{frame.height}, the image {by(drawn.own)}"
+        own = f"{frame.width}x{frame.height}, the image {format_size(drawn.own)}"
         problems.add(OTHER_SIZE, f"{where}: {own}")
         one = replace(one, height=drawn.own[0], width=drawn.own[1])
-    return settled(one, drawn, options, problems)
+    return to_output_frame(one, drawn, options, problems)
 
 
-def _with_sound_boxes(frame: CvatImage, where: str, reading: Reading) -> CvatImage:
+def _with_sound_boxes(frame: CvatImage, where: str, reading: DatasetBuilder) -> CvatImage:
     """The frame with those boxes that can be written; what is turned or no box stays as it is."""
     size, problems = frame_size(frame), reading.problems
     others = [one.extent for one in frame.shapes if not is_plain_box(one)]
@@ -141,7 +135,7 @@ def _with_sound_boxes(frame: CvatImage, where: str, reading: Reading) -> CvatIma
     rows = [row for row, one in enumerate(frame.shapes) if is_plain_box(one)]
     extents = [frame.shapes[row].extent for row in rows]
     places = [f"{where}, box {number}" for number, _ in enumerate(rows, 1)]
-    boxes, kept = sound_boxes(extents, size, places, reading.options, problems)
+    boxes, kept = select_writable_boxes(extents, size, places, reading.options, problems)
     sound = {rows[at]: tuple(box) for at, box in zip(kept, boxes.tolist(), strict=True)}
     shapes = tuple(
         replace(one, extent=sound[row]) if row in sound else one

@@ -23,7 +23,7 @@ from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 
 if TYPE_CHECKING:
-    from tfod.checker.records.batch import Batch
+    from tfod.checker.analysis.batch import Batch
 
 _TRAINING, _UNION = "train", "trainval"
 

@@ -17,7 +17,4 @@ INSTALLED_APPS = [*_base.INSTALLED_APPS, "tfod.cvat"]
 
 # CVAT shows what its own loggers say from DEBUG on; of ours, what was exported and what was lost.
 _logging = getattr(_base, "LOGGING", {"version": 1})
-LOGGING = {
-    **_logging,
-    "loggers": {**_logging.get("loggers", {}), "tfod": {"level": "INFO"}},
-}
+LOGGING = {**_logging, "loggers": {**_logging.get("loggers", {}), "tfod": {"level": "INFO"}}}

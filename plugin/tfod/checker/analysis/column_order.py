@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from tfod.checker.records.boxes import Boxes
+    from tfod.checker.analysis.box_arrays import Boxes
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
-ROUNDING = 1e-5
+ROUNDING_ERROR = 1e-5
 """What float32 and a division by the size may do to a coordinate."""
-TOLERATED = 1.1
+MAX_COORDINATE = 1.1
 """The largest coordinate that the OD API's trainer lets pass."""
 _MOST_SLIPS = 3
 _MOST_SLIPS_SHARE = 0.05
@@ -72,13 +72,13 @@ class BoxColumns:
 
     Attributes:
         boxes: how many of four numbers there are.
-        improper: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
+        invalid: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
         are_square: whether all images of boxes are as wide as they are high.
         fitting: the orders by which no box is improper.
     """
 
     boxes: int = 0
-    improper: int = 0
+    invalid: int = 0
     are_square: bool = True
     fitting: frozenset[ColumnOrder] = frozenset(_ORDERS)
 
@@ -87,7 +87,7 @@ class BoxColumns:
         """What these boxes say, where only some orders fit those before."""
         are_square = bool((boxes.width == boxes.height)[boxes.counts > 0].all())
         always = {_SWAPPED, _SWAPPED_PIXELS} if are_square else {_SWAPPED}
-        if boxes.all_proper and orders <= always:
+        if boxes.all_valid and orders <= always:
             return cls(len(boxes.corners), 0, are_square, orders)
         corners, rows = boxes.corners[boxes.finite], boxes.rows[boxes.finite]
         sides = np.stack((boxes.width, boxes.height) * 2, axis=1)[rows]
@@ -102,7 +102,7 @@ class BoxColumns:
         """Of both."""
         return BoxColumns(
             self.boxes + other.boxes,
-            self.improper + other.improper,
+            self.invalid + other.invalid,
             self.are_square and other.are_square,
             self.fitting & other.fitting,
         )
@@ -116,8 +116,8 @@ class BoxColumns:
         """
         # A single one is a slip; so are two or three that are less than half of all, and any
         # number that is not more than a small share.
-        is_share = self.improper > max(1, _MOST_SLIPS_SHARE * self.boxes)
-        if not is_share or (self.improper <= _MOST_SLIPS and 2 * self.improper < self.boxes):
+        is_share = self.invalid > max(1, _MOST_SLIPS_SHARE * self.boxes)
+        if not is_share or (self.invalid <= _MOST_SLIPS and 2 * self.invalid < self.boxes):
             return ()
         fits = [order for order in _ORDERS if order in self.fitting]
         # Where xmin and xmax are exchanged, exchanging them with y as well fits, and explains less.
@@ -154,7 +154,7 @@ def _proper(corners: np.ndarray) -> np.ndarray:
     """Boxes that are neither inverted nor far outside, bool without the last axis; NaN is not."""
     with np.errstate(invalid="ignore"):
         ordered: np.ndarray = np.all(corners[..., :2] <= corners[..., 2:], axis=-1)
-        least, most = 1 - TOLERATED - ROUNDING, TOLERATED + ROUNDING
+        least, most = 1 - MAX_COORDINATE - ROUNDING_ERROR, MAX_COORDINATE + ROUNDING_ERROR
         inside: np.ndarray = np.all((corners >= least) & (corners <= most), axis=-1)
         proper: np.ndarray = np.logical_and(ordered, inside)
     return proper

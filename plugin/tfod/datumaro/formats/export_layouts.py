@@ -10,18 +10,18 @@ import os
 import re
 from collections.abc import Iterable
 
-from tfod.datumaro.formats.options import ExportOptions
+from tfod.datumaro.formats.export_options import ExportOptions
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import labels_text
 from tfod.formats.layouts.roboflow import DEFAULT_NAME, folder_of, texts_beside
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
-from tfod.tfrecord.shard_sets.names import (
+from tfod.tfrecord.shard_sets.search import shards_by_subset
+from tfod.tfrecord.shard_sets.shard_names import (
     EXTENSION,
     RECIPE_RECORDS,
     SHARD_EXTENSIONS,
     recipe_file_names,
 )
-from tfod.tfrecord.shard_sets.search import shards_by_subset
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import ShardSetWriter
 

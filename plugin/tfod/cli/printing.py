@@ -63,7 +63,7 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
 
     Args:
         path: of the file, which is replaced; a device is written to as it is.
-        sources: what is read, as :class:`ReadPaths` takes it.
+        sources: what is read, as :class:`ProtectedPaths` takes it.
 
     Raises:
         TfodError: the report cannot be written, is one of the sources, or would replace a shard.
@@ -75,7 +75,7 @@ def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Ou
     from tfod.tfrecord.shard_sets.search import looks_like_shard
     from tfod.tfrecord.storage import publishing
 
-    publishing.ReadPaths(sources).require_other(path)
+    publishing.ProtectedPaths(sources).require_unprotected(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a terminal, say
         with naming(path), open(path, "wb") as device:
 

@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from tfod.checker.analysis.box_arrays import Boxes
+from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.checker.finding import Finding, JsonValue, Place
 from tfod.checker.profiles.profile import Profile
-from tfod.checker.records.boxes import Boxes
-from tfod.checker.records.images import EncodedImages, ImageFacts, needs_a_turn
 from tfod.detection import keys
 from tfod.detection.detections import Detections, image_labels_of
 from tfod.detection.labels.label_map import LabelMap
@@ -63,11 +63,11 @@ class Batch:
         mapping, expected, own: the profile's.
         live: which records are looked at: they have bytes, and can be read; bool.
         box_counts: how many boxes each record has, 0 where they cannot be read; int64.
-        room: how many findings of the rule that looks at it are to be put into words; of others
-            only the shard is said.
+        max_detailed: number of findings per rule that are described in full; for further findings,
+            only the shard is recorded.
     """
 
-    room = 1000
+    max_detailed = 1000
 
     def __init__(
         self,
@@ -137,12 +137,12 @@ class Batch:
 
         ``make`` is asked for those that may be listed; of the others only the shard is said.
         """
-        yield from map(make, rows[: self.room])
-        if len(rows) > self.room:
+        yield from map(make, rows[: self.max_detailed])
+        if len(rows) > self.max_detailed:
             counted = Finding(message="", shard=self.records.shard, case=case)
-            yield from itertools.repeat(counted, len(rows) - self.room)
+            yield from itertools.repeat(counted, len(rows) - self.max_detailed)
 
-    def of_boxes(
+    def box_findings(
         self, mask: np.ndarray, what: Callable[[int, list[float]], str]
     ) -> Iterator[Finding]:
         """Findings about boxes.
@@ -154,11 +154,11 @@ class Batch:
 
         def make(box: int) -> Finding:
             row, number, corners = self.boxes.at(box)
-            return self.of_box(row, number, corners, what(box, corners))
+            return self.box_finding(row, number, corners, what(box, corners))
 
         return self.findings(np.flatnonzero(mask).tolist(), make)
 
-    def of_box(self, row: int, number: int, corners: list[float], what: str) -> Finding:
+    def box_finding(self, row: int, number: int, corners: list[float], what: str) -> Finding:
         """A finding about one box of a record."""
         rounded: list[JsonValue] = [float(f"{one:.6g}") for one in corners]
         value: JsonValue = {"object": number, "box": rounded}
@@ -339,7 +339,7 @@ def class_name(use: Use, label_map: LabelMap | None) -> str:
 
 
 def _tags_of(found: Detections, row: int) -> Sequence[Use]:
-    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.without or found.error(row):
+    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.absent_keys or found.error(row):
         return ()
     there = image_labels_of(found, row)
     return [(one.text, one.label) for one in there if one.confidence is None or one.confidence > 0]

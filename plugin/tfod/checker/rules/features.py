@@ -6,14 +6,14 @@ from collections.abc import Iterator, Set
 
 import numpy as np
 
-from tfod.checker.finding import Finding, JsonValue, Severity, first_of
-from tfod.checker.records.batch import Batch
-from tfod.checker.records.result import DatasetResult
+from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.result import DatasetResult
+from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.problems import NOTHING, READ
-from tfod.example.columns import FormProblem, bytes_of
-from tfod.example.spelling import Form
+from tfod.example.encoding_issues import EncodingIssue
+from tfod.example.example_batch import FormProblem, bytes_of
 from tfod.example.wire import Kind
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
@@ -36,7 +36,7 @@ _OTHER_DATASET = "Export an object detection dataset, with image/filename and bo
 )
 def not_an_example(batch: Batch) -> Iterator[Finding]:
     """The payload cannot be taken apart as an Example, or not by TensorFlow."""
-    for one in _of_form(batch, Form.NOT_AN_EXAMPLE):
+    for one in _of_form(batch, EncodingIssue.NOT_AN_EXAMPLE):
         yield batch.finding(one.row, f"the record is not a tf.train.Example ({one.reason})")
 
 
@@ -48,7 +48,7 @@ def not_an_example(batch: Batch) -> Iterator[Finding]:
 )
 def sequence_example(batch: Batch) -> Iterator[Finding]:
     """The payload has feature lists."""
-    for one in _of_form(batch, Form.SEQUENCE_EXAMPLE):
+    for one in _of_form(batch, EncodingIssue.SEQUENCE_EXAMPLE):
         message = "the record is a tf.train.SequenceExample, expected a tf.train.Example"
         yield batch.finding(one.row, message)
 
@@ -123,7 +123,7 @@ def no_kind(batch: Batch) -> Iterator[Finding]:
 )
 def duplicate_key(batch: Batch) -> Iterator[Finding]:
     """The map of features has a key more than once."""
-    repeated = ((one.row, one.key) for one in _of_form(batch, Form.REPEATED_KEY))
+    repeated = ((one.row, one.key) for one in _of_form(batch, EncodingIssue.REPEATED_KEY))
     for row, key in dict.fromkeys(repeated):
         message = f"{_shown(key)} comes more than once, the last one counts"
         yield batch.finding(row, message, key)
@@ -198,11 +198,11 @@ def _is_utf8(value: bytes) -> bool:
 )
 def no_profile(result: DatasetResult) -> Iterator[Finding]:
     """The keys resemble no ready profile, or none that the receiver reads."""
-    if result.misfit is None:
+    if result.unmatched is None:
         return
-    receiver, layout = result.misfit.receiver, result.misfit.layout
-    names = [_shown(key) for key in result.misfit.keys]
-    some = first_of(names, _KEYS_SHOWN) or "none"
+    receiver, layout = result.unmatched.receiver, result.unmatched.layout
+    names = [_shown(key) for key in result.unmatched.keys]
+    some = join_names(names, _KEYS_SHOWN) or "none"
     fix = f"{_OTHER_DATASET} for {receiver}." if receiver else ""
     message = f"these records fit no profile; their features are {some}"
     if layout:
@@ -210,8 +210,8 @@ def no_profile(result: DatasetResult) -> Iterator[Finding]:
         message += f"their features are {some}"
         fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
     value = list[JsonValue](names[:_KEYS_SHOWN])
-    case = "" if keys.KNOWN_KEYS.isdisjoint(result.misfit.keys) else "known-keys"
-    yield Finding(message=message, shard=result.misfit.shard, value=value, fix=fix, case=case)
+    case = "" if keys.KNOWN_KEYS.isdisjoint(result.unmatched.keys) else "known-keys"
+    yield Finding(message=message, shard=result.unmatched.shard, value=value, fix=fix, case=case)
 
 
 @rule(
@@ -223,7 +223,7 @@ def no_profile(result: DatasetResult) -> Iterator[Finding]:
 )
 def read_otherwise(batch: Batch) -> Iterator[Finding]:
     """Protobuf reads what TensorFlow's parser does not expect: two lists in a feature, a group."""
-    for one in _of_form(batch, Form.READ_OTHERWISE):
+    for one in _of_form(batch, EncodingIssue.READ_OTHERWISE):
         message = f"TensorFlow does not read what protobuf reads: {one.reason}"
         yield batch.finding(one.row, message)
 
@@ -250,7 +250,7 @@ def _meant_by(key: str, absent: Set[str]) -> str | None:
     return names[near[0]] if near else None
 
 
-def _of_form(batch: Batch, form: Form) -> Iterator[FormProblem]:
+def _of_form(batch: Batch, form: EncodingIssue) -> Iterator[FormProblem]:
     refused = batch.examples.refused
     for one in (*(refused[row] for row in sorted(refused)), *batch.examples.form):
         if one.form is form:

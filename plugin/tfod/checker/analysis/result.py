@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from tfod.checker.analysis.batch import ImageRow, Use, class_name
+from tfod.checker.analysis.column_order import BoxColumns
+from tfod.checker.analysis.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.checker.finding import Finding, Findings
 from tfod.checker.profiles.profile import Profile
-from tfod.checker.records.batch import ImageRow, Use, class_name
-from tfod.checker.records.column_order import BoxColumns
-from tfod.checker.records.duplicates import Duplicates, IndexedBatch, Repeat
 from tfod.detection.labels.label_map import LabelMap
 
 if TYPE_CHECKING:
-    from tfod.checker.records.objects import ObjectFigures
+    from tfod.checker.analysis.object_statistics import ObjectFigures
     from tfod.checker.references.cvat_task import Task
     from tfod.checker.references.frames import Attachment
-    from tfod.checker.references.pipeline import TrainingConfig
+    from tfod.checker.references.pipeline_config import TrainingConfig
     from tfod.sources.resolved import Dataset
 
 T = TypeVar("T")
-MOST_KINDS = 1 << 16
+MAX_COUNTED_KEYS = 1 << 16
 """Of more different classes or image sizes than this the first ones are counted."""
 
 
 def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
     """Add counts of what comes next in the data; of too many kinds those that come first stay."""
     for kind, count in more.items():
-        if kind in counts or len(counts) < MOST_KINDS:
+        if kind in counts or len(counts) < MAX_COUNTED_KEYS:
             counts[kind] += count
 
 
@@ -52,7 +52,7 @@ class ShardResult:
         read: bytes of the shard.
         keys: the features that its records have.
         columns: what its boxes say of their columns.
-        sample: some of its boxes, by :func:`~tfod.checker.records.box_forms.sample_of`.
+        sample: some of its boxes, by :func:`~tfod.checker.analysis.box_forms.sample_of`.
         is_empty_file: whether it is a file of 0 bytes in a numbered set.
         compression: GZIP or ZLIB; empty for none.
         unreadable: why the system, or the store, did not let it be read on; empty where it did.
@@ -95,7 +95,7 @@ class ShardResult:
     index: list[IndexedBatch] = field(default_factory=list)
 
 
-class UsedClasses(NamedTuple):
+class ClassUsage(NamedTuple):
     """How the shards of one label map use its classes; ``shard`` is the first of them."""
 
     map_name: str
@@ -104,7 +104,7 @@ class UsedClasses(NamedTuple):
     shard: str
 
 
-class Misfit(NamedTuple):
+class UnmatchedRecords(NamedTuple):
     """Records that fit no profile, or none that the receiver reads.
 
     Attributes:
@@ -131,9 +131,9 @@ class DatasetResult:
         shards: in order.
         image_sizes: images of each ``(height, width)``, pixels.
         uses: how often each pair of class text and id is used, by the name of the label map.
-        misfit: records that fit no profile.
+        unmatched: records that fit no profile.
         task, training_config: what the shards are held against.
-        room: how many findings of the rule that looks at it are to be put into words.
+        max_detailed: how many findings of the rule that looks at it are to be put into words.
     """
 
     dataset: Dataset
@@ -142,10 +142,10 @@ class DatasetResult:
     shards: list[ShardResult] = field(default_factory=list)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     uses: dict[str | None, Counter[Use]] = field(default_factory=dict)
-    misfit: Misfit | None = None
+    unmatched: UnmatchedRecords | None = None
     task: Task | None = None
     training_config: TrainingConfig | None = None
-    room: int = 1000
+    max_detailed: int = 1000
     _known: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 
     def add(self, shard: ShardResult) -> None:
@@ -176,13 +176,13 @@ class DatasetResult:
         return found
 
     @cached_property
-    def used_classes(self) -> Sequence[UsedClasses]:
+    def class_usage(self) -> Sequence[ClassUsage]:
         """Of each label map, and of none, how its classes are used."""
         first: dict[str | None, str] = {}
         for shard in self.shards:
             first.setdefault(shard.label_map, shard.name)
         return [
-            UsedClasses(name or "", self.label_map_of(name), self.uses[name], shard)
+            ClassUsage(name or "", self.label_map_of(name), self.uses[name], shard)
             for name, shard in first.items()
         ]
 
@@ -190,7 +190,7 @@ class DatasetResult:
     def classes(self) -> Counter[str]:
         """Boxes of each class: by its text, or by the label map's name for the id, or ``#id``."""
         names: Counter[str] = Counter()
-        for used in self.used_classes:
+        for used in self.class_usage:
             names.update(_named(used.uses, used.label_map))
         return names
 
@@ -217,11 +217,8 @@ class DatasetResult:
 
         return attach(self.task, [row for shard in self.shards for row in shard.rows])
 
-    def repeated(
-        self,
-        pairs: np.ndarray,
-        make: Callable[[Repeat], Finding],
-        case: str = "",
+    def repeat_findings(
+        self, pairs: np.ndarray, make: Callable[[Repeat], Finding], case: str = ""
     ) -> Iterator[Finding]:
         """A finding for each record that shares something with an earlier one, of one case.
 
@@ -229,8 +226,8 @@ class DatasetResult:
         """
         if not len(pairs):
             return
-        yield from map(make, self.duplicates.repeats(pairs[: self.room]))
-        for shard in self.duplicates.shards_of(pairs[self.room :, 0]):
+        yield from map(make, self.duplicates.repeats(pairs[: self.max_detailed]))
+        for shard in self.duplicates.shards_of(pairs[self.max_detailed :, 0]):
             yield Finding(message="", shard=shard.name, case=case)
 
 

@@ -26,7 +26,7 @@ from tfod.cvat.records import (
     datumaro_attributes,
     require_storable,
 )
-from tfod.detection.images.masks import run_lengths
+from tfod.detection.images.mask_images import run_lengths
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
 from tfod.tfrecord.image_names import safe_relative_path
 

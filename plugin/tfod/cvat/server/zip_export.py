@@ -12,7 +12,7 @@ from typing import Any
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.cvat.server.instance import count_hidden, option
 from tfod.datumaro.compat import errors
-from tfod.datumaro.images import ImageEncoder
+from tfod.datumaro.media import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import convert_frame

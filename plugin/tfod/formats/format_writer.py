@@ -23,12 +23,12 @@ from tfod.detection.images.image import (
     FORMAT_OF_EXTENSION,
     sniff_format,
 )
-from tfod.detection.images.masks import decode_mask_png, is_box_png
+from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.formats.dataset import Converted, Dataset, Images
-from tfod.formats.options import OddMasks, Options, Problems, Refusal
+from tfod.formats.options import ConversionProblems, OddMasks, Options, Refusal
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.storage.publishing import Output
@@ -83,8 +83,8 @@ class FormatWriter(abc.ABC):
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         self.folder = folder
-        self.losses = Losses(NO_PLACE)
-        self.problems = Problems(options)
+        self.losses = LossCounter(NO_PLACE)
+        self.problems = ConversionProblems(options)
         self.notes: list[str] = []
         self.documents: list[str] = []
         self.label_map_file = ""

@@ -24,7 +24,7 @@ _VIDEO = "interpolation"
 
 
 @dataclass
-class Held:
+class ServerAnnotations:
     """What the server has of a task or a job.
 
     Attributes:
@@ -42,7 +42,9 @@ class Held:
     tracks: int = 0
 
     @classmethod
-    def of(cls, annotations: Any, names: Mapping[int, str], frames: Iterable[int]) -> Held:
+    def of(
+        cls, annotations: Any, names: Mapping[int, str], frames: Iterable[int]
+    ) -> ServerAnnotations:
         """From the annotations of the server's API.
 
         Args:
@@ -95,7 +97,7 @@ class LiveTask:
     target: Target
     task: Task
     labels: Labels
-    held: Held = field(default_factory=Held)
+    held: ServerAnnotations = field(default_factory=ServerAnnotations)
     first: int = 0
     step: int = 1
 
@@ -123,7 +125,7 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         others = _other_frames(server, about, frames) if target.kind == JOB else []
         annotations = server.get(f"{target.path}/annotations")
         names = {one["id"]: one["name"] for one in known}
-        held = Held.of(annotations, names, frames)
+        held = ServerAnnotations.of(annotations, names, frames)
         last = {one.name: number for number, one in frames.items()}
         # Placeholders, which CVAT fills with a copy of the last frame of the name.
         honeypots = {number for number, one in frames.items() if last[one.name] != number}
@@ -137,7 +139,7 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
                 frames=(*others, *frames.values()),  # of equal names the last counts: its own
                 video=about.get("mode") == _VIDEO,
                 attributes=labels,
-                not_carried=held.others,
+                unsupported_shapes=held.others,
                 outlines=held.outlines,
                 hidden=+Counter(deleted=len(held.frames & deleted), honeypots=len(hidden)),
                 annotated=frozenset(held.frames - deleted),
@@ -203,7 +205,7 @@ def _fetch_frames(
 class Changes:
     """Collects the comparison of a file with what the server has, frame by frame."""
 
-    def __init__(self, held: Held, append: bool) -> None:
+    def __init__(self, held: ServerAnnotations, append: bool) -> None:
         self._held = held
         self._append = append
         # By class and kind: on the server, in the file, added, removed.

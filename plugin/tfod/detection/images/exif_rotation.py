@@ -17,7 +17,12 @@ import numpy as np
 
 from tfod.detection.detection import Detection, Keypoints, PngMask
 from tfod.detection.images.image import QUARTER, UPRIGHT, read_image_header
-from tfod.detection.images.masks import decode_mask_png, decode_pixels, encode_gray_png, is_box_png
+from tfod.detection.images.mask_images import (
+    decode_mask_png,
+    decode_pixels,
+    encode_gray_png,
+    is_box_png,
+)
 from tfod.errors import TfodError, how_to_install
 
 _TRANSPOSED = {5: 1, 6: 4, 7: 3, 8: 2}  # what is left to do when rows and columns are exchanged

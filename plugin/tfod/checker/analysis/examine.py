@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from tfod.checker.analysis.batch import Batch, attributes_of, rows_of
+from tfod.checker.analysis.box_forms import SAMPLE_SIZE, sample_of
+from tfod.checker.analysis.column_order import BoxColumns
+from tfod.checker.analysis.duplicates import IndexedBatch
+from tfod.checker.analysis.encoded_images import MOST_DECODED, Decoder, EncodedImages
+from tfod.checker.analysis.result import ShardResult, add_bounded
 from tfod.checker.finding import Findings, Levels, Severity
 from tfod.checker.profiles.profile import Profile
-from tfod.checker.records.batch import Batch, attributes_of, rows_of
-from tfod.checker.records.box_forms import SAMPLE_SIZE, sample_of
-from tfod.checker.records.column_order import BoxColumns
-from tfod.checker.records.duplicates import IndexedBatch
-from tfod.checker.records.images import MOST_DECODED, Decoder, EncodedImages
-from tfod.checker.records.result import ShardResult, add_bounded
 from tfod.checker.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import FRAME_BYTES
@@ -191,7 +191,9 @@ class _Examiner:
             result.rows += rows_of(batch)
             add_bounded(result.attributes, attributes_of(batch))
         if instructions.counts_objects:
-            from tfod.checker.records.objects import ObjectFigures  # few checks need them
+            from tfod.checker.analysis.object_statistics import (
+                ObjectFigures,  # few checks need them
+            )
 
             figures = ObjectFigures.of(batch)
             result.objects = result.objects + figures if result.objects else figures
@@ -208,7 +210,7 @@ def _add(result: ShardResult, batch: Batch) -> None:
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
     if len(result.sample) < SAMPLE_SIZE:
         result.sample = np.concatenate((result.sample, sample_of(batch.boxes)))[:SAMPLE_SIZE]
-    if not batch.boxes.all_proper:
+    if not batch.boxes.all_valid:
         result.flat += int(batch.boxes.flat.sum())
     codes, uses = batch.uses
     counts = np.bincount(codes, minlength=len(uses)).tolist()

@@ -12,31 +12,31 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tfod.checker.finding import first_of
+from tfod.checker.finding import join_names
 from tfod.datumaro import compat
 from tfod.datumaro.categories import make_categories
 from tfod.datumaro.construct import make_item, paused_garbage_collection
-from tfod.datumaro.images import raw_channels, record_media, record_size
 from tfod.datumaro.import_annotations import AnnotationBuilder
+from tfod.datumaro.media import raw_channels, record_media, record_size
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.detection.problems import NOTHING
 from tfod.errors import RecordError, ShardError, TfodError
-from tfod.example.columns import ExampleBatch
 from tfod.example.example import Example
-from tfod.formats.options import Problems
+from tfod.example.example_batch import ExampleBatch
+from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.files import ImageFiles, images_beside
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
-from tfod.tfrecord.shard_sets.names import stated_name
 from tfod.tfrecord.shard_sets.search import ShardSet
+from tfod.tfrecord.shard_sets.shard_names import stated_name
 from tfod.tfrecord.storage.open import shard_size
 
 _log = logging.getLogger("tfod.datumaro")
@@ -120,18 +120,18 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _read(self, path: str, sets: Sequence[ShardSet], shards: ReadableShards) -> None:
         scopes = self._scopes(shards)
-        self._losses = Losses(_CONTRADICTIONS, _UNKNOWN_TEXTS, _UNKNOWN_IDS)
+        self._losses = LossCounter(_CONTRADICTIONS, _UNKNOWN_TEXTS, _UNKNOWN_IDS)
         self._builder = AnnotationBuilder(self._classes, self._losses)
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
         self._images_beside = functools.cache(images_beside)  # a set may have thousands of shards
-        self._problems = Problems()
+        self._problems = ConversionProblems()
         self._source = os.path.abspath(path)
         self._shards = [(one.subset, path) for one in sets for path in one.paths]
         for one in sets:
             if one.missing:
-                missing = first_of(one.missing, _SHOWN)
+                missing = join_names(one.missing, _SHOWN)
                 _log.warning("shards of a numbered set not there, reading without: %s", missing)
         progress = self._ctx.progress_reporter
         progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
@@ -255,7 +255,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         report = functools.partial(self._report_box, found.examples, row, where)
         item.annotations += self._builder.build(row, more, size, report)
         masks = [keys.IMAGE_MASKS[name] for name in more.image_masks]
-        for oddity in found.oddities(row):
+        for oddity in found.warnings(row):
             self._losses[oddity][""] += 1
         for key in (*more.unread_keys, *masks):
             self._losses[_UNREAD][key] += 1

@@ -30,9 +30,9 @@ from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
 from tfod.datumaro.construct import make_item
-from tfod.datumaro.images import BoxedMask
-from tfod.datumaro.reader import TfDetectionApiBase
-from tfod.detection.boxes import PixelBox
+from tfod.datumaro.dataset_base import TfDetectionApiBase
+from tfod.datumaro.media import BoxedMask
+from tfod.detection.box_geometry import PixelBox
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.errors import TfodError, in_plain_words
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
@@ -72,7 +72,7 @@ def import_zip(
     path = src_file.name
     try:
         instance = describe_instance(instance_data)
-        require_sound(path, instance)
+        require_valid_upload(path, instance)
         converter = _Converter(path, instance, bool(options.get("conv_mask_to_poly", True)))
         if load_data_callback is None:
             dataset = converter.on_frames()
@@ -88,7 +88,7 @@ def import_zip(
     import_dm_annotations(dataset, instance_data)
 
 
-def require_sound(path: str, instance: Instance) -> None:
+def require_valid_upload(path: str, instance: Instance) -> None:
     """Check an uploaded zip against what it is to be imported into.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 from tfod.cvat.client.connection import writing
 from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
 from tfod.errors import TfodError
-from tfod.formats.cvat.dataset import image_of_frame
+from tfod.formats.cvat.cvat_for_images import image_of_frame
 from tfod.formats.cvat.document import CvatMeta, read_cvat_stream
 from tfod.formats.cvat.shapes import CvatImage
 from tfod.formats.reading.documents import open_xml

@@ -14,34 +14,29 @@ import numpy as np
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_detection
+from tfod.detection.images.exif_rotation import orientation_of
 from tfod.detection.images.image import UPRIGHT, format_name
-from tfod.detection.images.masks import (
-    encode_mask_png,
-    fill_box,
-    is_box_png,
-    png_size,
-)
+from tfod.detection.images.mask_images import encode_mask_png, fill_box, is_box_png, png_size
 from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
-from tfod.detection.images.upright import orientation_of
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.example.columns import ExampleBatch
+from tfod.example.example_batch import ExampleBatch
 from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
-from tfod.formats.options import CompleteShard, OddBoxes, Options, Problems
-from tfod.formats.reading.files import Frame, settled
+from tfod.formats.format_writer import FormatWriter
+from tfod.formats.options import CompleteShard, ConversionProblems, OddBoxes, Options
+from tfod.formats.reading.files import Frame, to_output_frame
 from tfod.formats.reading.images_of_records import ImagesOfRecords
-from tfod.formats.writer import FormatWriter
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.layouts import OD_API, no_objects_sentence
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.names import numbered_file_names, parse_shard_name, subset_of_stem
-from tfod.tfrecord.shard_sets.search import (
-    ShardSet,
-    missing_shards,
-    shards_by_subset,
+from tfod.tfrecord.shard_sets.search import ShardSet, missing_shards, shards_by_subset
+from tfod.tfrecord.shard_sets.shard_names import (
+    numbered_file_names,
+    parse_shard_name,
+    subset_of_stem,
 )
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
@@ -81,7 +76,7 @@ def read(source: str, options: Options) -> Dataset:
     maps = {file: one for path, file in files.items() if (one := shards.label_map(path))}
     target = options.target_map
     classes = Classes(maps, target.base if target else None)
-    problems = Problems(options)
+    problems = ConversionProblems(options)
     found_keys: dict[str, None] = {}
 
     def images() -> Iterator[Images]:
@@ -106,7 +101,7 @@ def _batches(
     shard_set: ShardSet,
     shards: ReadableShards,
     options: Options,
-    problems: Problems,
+    problems: ConversionProblems,
     found_keys: dict[str, None],
 ) -> Iterator[tuple[str, Detections | list[Detection]]]:
     """The records of a subset; those of one image as one Detection."""
@@ -121,7 +116,7 @@ def _batches(
 
 
 def _upright(
-    found: Detections | list[Detection], options: Options, problems: Problems
+    found: Detections | list[Detection], options: Options, problems: ConversionProblems
 ) -> Detections | list[Detection]:
     """The same with the images that EXIF turns, and all on them, as it shows them."""
     if not options.upright:
@@ -145,11 +140,11 @@ def _upright(
     return rows
 
 
-def _turned(one: Detection, turn: int, options: Options, problems: Problems) -> Detection:
+def _turned(one: Detection, turn: int, options: Options, problems: ConversionProblems) -> Detection:
     if turn == UPRIGHT:
         return one
     one = replace(one, encoded=b"") if options.no_images else one
-    return settled(one, Frame(None, None, turn, is_upright=False), options, problems)
+    return to_output_frame(one, Frame(None, None, turn, is_upright=False), options, problems)
 
 
 # Writing

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.detection.boxes import far_boxes
+from tfod.detection.box_geometry import far_boxes
 
 if TYPE_CHECKING:
-    from tfod.checker.records.boxes import Boxes
+    from tfod.checker.analysis.box_arrays import Boxes
 
 TWICE, PERCENT, THOUSANDTHS = "divided by the image's size twice", "percent", "parts per thousand"
 SIZES, CENTERS = "x, y, width, height", "x and y of the center, width, height"

@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.spelling import Form, spelling_of
+from tfod.example.encoding_issues import EncodingIssue, find_encoding_issues
 from tfod.example.wire import Kind
 from tfod.kernel import gather_spans, parse_examples
-from tfod.kernel.result import ListKind, Problem, ProblemCode
+from tfod.kernel.return_types import ListKind, Problem, ProblemCode
 from tfod.tfrecord.framing import HEADER_BYTES
 from tfod.tfrecord.reader import RecordBatch
 
@@ -152,7 +152,7 @@ class FormProblem:
     """Something that is to be said of the form of one record; ``key`` may be empty."""
 
     row: int
-    form: Form
+    form: EncodingIssue
     reason: str
     key: str = ""
 
@@ -319,17 +319,17 @@ def _form(
     for one in problems:
         row = one.row
         if one.code is ProblemCode.MALFORMED:
-            refused[row] = FormProblem(row, Form.NOT_AN_EXAMPLE, _MALFORMED)
+            refused[row] = FormProblem(row, EncodingIssue.NOT_AN_EXAMPLE, _MALFORMED)
         elif one.code is ProblemCode.SEQUENCE_EXAMPLE:
-            refused[row] = FormProblem(row, Form.SEQUENCE_EXAMPLE, _SEQUENCE)
+            refused[row] = FormProblem(row, EncodingIssue.SEQUENCE_EXAMPLE, _SEQUENCE)
         elif one.code is ProblemCode.REPEATED_KEY:
             key = (one.key or b"").decode()
-            form.append(FormProblem(row, Form.REPEATED_KEY, "comes more than once", key))
+            form.append(FormProblem(row, EncodingIssue.REPEATED_KEY, "comes more than once", key))
         elif row not in unusual and row not in refused:
             unusual.add(row)
             start = int(records.starts[row])
-            found = spelling_of(records.buffer, start, start + int(records.lengths[row]))
-            if found is not None and found[0] is Form.NOT_AN_EXAMPLE:
+            found = find_encoding_issues(records.buffer, start, start + int(records.lengths[row]))
+            if found is not None and found[0] is EncodingIssue.NOT_AN_EXAMPLE:
                 refused[row] = FormProblem(row, *found)
             elif found is not None:
                 form.append(FormProblem(row, *found))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.boxes import PixelBox
+from tfod.detection.box_geometry import PixelBox
 from tfod.detection.images.image import image_size
 from tfod.errors import TfodError, how_to_install
 

@@ -11,7 +11,7 @@ from tfod.detection import keys
 from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
-    from tfod.checker.records.batch import Batch, Use
+    from tfod.checker.analysis.batch import Batch, Use
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """From a frame of CVAT to a Detection and back, and a count of what cannot come.
 
 The one way out of CVAT and into it: of its own formats (:mod:`tfod.cvat.server`), of the bridge
-(:mod:`tfod.cvat.client`) and of its XML (:mod:`tfod.formats.cvat.dataset`).
+(:mod:`tfod.cvat.client`) and of its XML (:mod:`tfod.formats.cvat.cvat_for_images`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ from dataclasses import replace
 import numpy as np
 
 from tfod.detection.attributes import box_as_drawn, number_as_typed
-from tfod.detection.boxes import PixelBox, clipped_outline, enclosing_pixels, enclosing_points
+from tfod.detection.box_geometry import (
+    PixelBox,
+    clipped_outline,
+    enclosing_pixels,
+    enclosing_points,
+)
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
-    Drawn,
     ImageLabel,
     PngMask,
+    ShapeDetails,
     drawn_by_number,
 )
 from tfod.detection.images.image import format_name, sniff_format
-from tfod.detection.images.masks import encode_mask_png
+from tfod.detection.images.mask_images import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import Losses
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.formats.cvat.shapes import (
     BOX,
@@ -88,8 +93,8 @@ class DetectionBuilder:
         self._save_masks = save_masks
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse
-        self.left_out = Losses(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
-        self.changed = Losses(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
+        self.left_out = LossCounter(_NO_PLACE, _OUTSIDE, _ATTRIBUTES)
+        self.changed = LossCounter(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts its own from 0
 
     def build(self, image: CvatImage) -> Detection:
@@ -252,12 +257,12 @@ class DetectionBuilder:
         return found
 
 
-def _drawn(shape: CvatShape) -> Drawn:
+def _drawn(shape: CvatShape) -> ShapeDetails:
     """How a shape was drawn that is not a plain box."""
     if not (shape.rotation or shape.z_order or shape.group):
         return _PLAIN
     turned = shape.kind == BOX and shape.rotation
-    return Drawn(
+    return ShapeDetails(
         box=shape.extent if turned else None,
         rotation=shape.rotation if turned else 0.0,
         z_order=shape.z_order,
@@ -265,7 +270,7 @@ def _drawn(shape: CvatShape) -> Drawn:
     )
 
 
-_PLAIN = Drawn()
+_PLAIN = ShapeDetails()
 FitAttributes = Callable[[str, Mapping[str, AttributeValue]], Attributes]
 """Makes texts of an object's attributes, by the name of its class."""
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
-from tfod.detection.boxes import PixelBox
+from tfod.detection.box_geometry import PixelBox
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
+from tfod.detection.images.exif_rotation import opposite, orientation_of, turned_back, upright_image
 from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
@@ -26,14 +27,8 @@ from tfod.detection.images.image import (
     read_image_header,
     sniff_format,
 )
-from tfod.detection.images.masks import decode_mask_png
-from tfod.detection.images.upright import (
-    opposite,
-    orientation_of,
-    turned_back,
-    upright_image,
-)
-from tfod.detection.losses import Losses
+from tfod.detection.images.mask_images import decode_mask_png
+from tfod.detection.losses import LossCounter
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.formats.reading.files import TAKEN_UPRIGHT, TURNED
@@ -93,7 +88,7 @@ class ImageEncoder:
     image_ext: str | None
     default_ext: str
     is_needed: bool = False
-    losses: Losses = field(default_factory=Losses)
+    losses: LossCounter = field(default_factory=LossCounter)
 
     def __post_init__(self) -> None:
         if self.image_ext and _dotted(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
@@ -159,7 +154,7 @@ class ImageEncoder:
         if is_usable or header is None:
             with contextlib.suppress(Exception):  # whatever the decoder raises for other bytes
                 return self._reencoded(media, data)
-        from tfod.checker.records.images import looks_like  # only if an image is broken
+        from tfod.checker.analysis.encoded_images import looks_like  # only if an image is broken
 
         state = "damaged or cut short" if header else looks_like(data, 0, len(data))
         state = state or ("not a readable image" if data else "empty")
