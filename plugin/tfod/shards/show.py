@@ -174,7 +174,7 @@ def _card(
         classes=[*labels, *counts],
     )
     colours = [colour for _, colour in classes]
-    return card, partial(draw, sample, tallest=_TALLEST, colours=colours, detection=detection)
+    return card, partial(draw, sample, max_height=_TALLEST, colours=colours, detection=detection)
 
 
 def _class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:
