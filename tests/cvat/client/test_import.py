@@ -351,7 +351,8 @@ class TestWhatComes:
         }
         ran = run("cvat", "import", "task", 1, make_zip(car(**attributes)))
         assert ran.err == (
-            "tfod: not imported: attributes that the labels do not have, or values that they do not allow: 1 difficult\n"
+            "tfod: not imported: attributes that the labels do not have, or values that they do "
+            "not allow: 1 difficult\n"
         )
         ran = run("check", make_zip(car(**attributes)), "--cvat", "task", 1)
         assert (ran.code, "values are lost: 1 difficult" in ran.out) == (0, True)
