@@ -41,7 +41,7 @@ ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
 	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers test-demo coverage binary \
-	benchmarks docs clean
+	benchmarks docs screenshot clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -169,6 +169,10 @@ docs: $(VENV)/docs.installed
 	$(BIN)/python docs/write_rules.py
 	$(BIN)/python docs/draw_rooms.py
 	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
+
+# The picture of a report in the README; needs Chromium.
+screenshot: $(VENV)/test.installed
+	$(BIN)/python docs/screenshot.py
 
 # tfod as a single file, build/binary/tfod, for machines without Python.
 binary: .venv-binary/installed
