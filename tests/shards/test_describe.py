@@ -202,7 +202,7 @@ def test_an_empty_file_of_a_numbered_set_in_a_zip(tmp_path: Path) -> None:
 
 
 def test_of_very_many_classes_some_are_kept(make_shard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfod.checker.analysis.result.MOST_KINDS", 10)
+    monkeypatch.setattr("tfod.checker.analysis.result.MAX_COUNTED_KEYS", 10)
     records = [image() | objects([(0, 0, 1, 1)], [f"class {n}"]) for n in range(5000)]
     found = describe(make_shard("s", *records))
     assert len(found.class_images) <= 20 and found.boxes == 5000

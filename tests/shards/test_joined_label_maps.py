@@ -108,7 +108,7 @@ def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
     done, _ = joined(tmp_path, a, b)
     assert labels_in(tmp_path / "out") == [[2], [1]]
     assert done.notes == [
-        "1 object of the class 'dog' had the id 1 of another; the text was followed"
+        "class 'dog' had the id 1 of another class in 1 object; the text was used"
     ]
     first, second = read_detections(tmp_path / "out" / "train.tfrecord")
     assert (first.class_text, second.class_text) == (["dog"], None)
@@ -162,7 +162,7 @@ def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
         "item { id: 9 name: 'dog' display_name: 'Dog' }"
     )
     done, _ = joined(tmp_path, a, b)
-    assert "person: ancestor_ids is left out, its ids are others now" in done.notes
+    assert "person: ancestor_ids is omitted, since ids changed" in done.notes
     label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     assert label_map.items == (
         LabelMapItem(7, "dog", "Dog"),
@@ -232,7 +232,7 @@ def test_pixels_that_are_ids_stay_what_they_are(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     masked = boxed(("dog", 1), name="b") | {"image/panoptic/category_mask": b"PNG"}
     b = source(tmp_path / "b", {1: "dog"}, masked)
-    with pytest.raises(LabelMapError, match="are ids, which would be others; name its shards fir"):
+    with pytest.raises(LabelMapError, match="which would change; pass the shards of this file fir"):
         reshard([a, b], tmp_path / "out")
     assert joined(tmp_path, b, a)[1] == {1: "dog", 2: "cat"}
 
