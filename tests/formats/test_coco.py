@@ -291,7 +291,10 @@ class TestRefusals:
             ({"area": float("nan")}, "area is NaN, expected a number"),
             ({"segmentation": [[1, 2, 3]]}, "annotation 100000: invalid segmentation"),
             ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "extends far beyond the image"),
-            ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "do not add up to the number"),
+            (
+                {"segmentation": {"size": [240, 320], "counts": [1, 2]}},
+                "do not add up to the number",
+            ),
             ({"segmentation": {"size": [9, 9], "counts": [81]}}, "9x9 in 320x240); choose"),
             ({"segmentation": {"size": [9, -9], "counts": [81]}}, "size is [9, -9], expected"),
             ({"segmentation": {"size": [1 << 20] * 2, "counts": [1]}}, "size is [1048576, "),

@@ -256,11 +256,11 @@ class _Run:
             others = existing.get(self._results[path].subset, ())
             return [*own, *(one for one in others if one not in self._results)]
 
-        out = OutputFolder(self._output, sources, self._options.overwrite, shards_there=there)
+        out = OutputFolder(self._output, sources, self._options.overwrite, find_existing=there)
         for place, content in self._texts.items():
             out.add_text(place, content)
         for path in self._results:
-            out.require_free(path, os.path.relpath(path, self._output))
+            out.require_writable(path, os.path.relpath(path, self._output))
         return out
 
     def repair(self, out: OutputFolder) -> Outcome:

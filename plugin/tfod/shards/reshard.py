@@ -28,11 +28,11 @@ from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, missing_shards
 from tfod.tfrecord.shard_sets.shard_names import (
     parse_shard_name,
+    parse_shard_names,
     shard_file_names,
-    shard_names,
     similar_file_names,
-    stem_of_subset,
-    subset_of_stem,
+    to_stem,
+    to_subset,
 )
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.publishing import PendingFile, temporary_folder
@@ -123,7 +123,7 @@ def reshard(
     read = [*sources, *paths]
     notes = [*shards.notes, *missing_shards(sets)]
     if join is not None:
-        sets = [ShardSet(join, tuple(paths), stem=stem_of_subset(join))]
+        sets = [ShardSet(join, tuple(paths), stem=to_stem(join))]
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
     target = _target_map(os.fspath(folder), sets, label_map)
     copies = _copies(sets, maps)
@@ -140,7 +140,7 @@ def reshard(
         for name, text in texts.items():
             out.add_text(name, text)
         for one in sets:
-            out.require_free(one.subset, _names(one, 1)[0])
+            out.require_writable(one.subset, _names(one, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
         work = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
@@ -238,9 +238,9 @@ def _names(one: ShardSet, count: int) -> list[str]:
         return shard_file_names(one.subset, count)
     if one.stem:
         return similar_file_names(first, one.stem, count)
-    stem = shard_names(one.paths)[first].stem or one.subset
+    stem = parse_shard_names(one.paths)[first].stem or one.subset
     inside = ""
-    if subset_of_stem(stem) != one.subset:  # it is named for the folder that it is in
+    if to_subset(stem) != one.subset:  # it is named for the folder that it is in
         inside = name_of(folder_of(first))
     return [os.path.join(inside, name) for name in similar_file_names(first, stem, count)]
 
