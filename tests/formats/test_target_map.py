@@ -137,7 +137,7 @@ def test_ids_that_no_label_map_explains_are_refused(
     ids, where = ("0, 3", "off/label_map.pbtxt") if names else ("0", "no label map")
     assert f"ids {ids} have no text, and" in line and where in line and not Path("new").exists()
     assert f"ids {ids} have no text" in run("diff", shard, shard).out
-    assert "explains the ids 0" in run("describe", shard).out
+    assert "ids without a class name: 0" in run("describe", shard).out
 
 
 def test_classes_of_images_follow_their_ids(run: Run) -> None:
