@@ -288,7 +288,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         """Set the categories and log the losses, now that all classes are known."""
         self._set_categories()
         classes, losses = self._classes, self._losses
-        for pair, count in classes.contradictions.items():
+        for pair, count in classes.mismatches.items():
             losses[_TEXT_ID_MISMATCHES][f"'{pair.text}' with id {pair.label}"] += count
         texts, ids = classes.unknown_texts, classes.unknown_ids
         losses[_UNKNOWN_TEXTS] += Counter({repr(text): count for text, count in texts.items()})
