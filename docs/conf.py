@@ -1,4 +1,4 @@
-"""The documentation as a site: `make docs` builds it, and stops at any warning."""
+"""The configuration of Sphinx, for `make docs`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ html_title = f"tfod {version}"
 html_copy_source = False
 html_show_sourcelink = False
 
-# Links to headings (`checker.md#datasets`) go by the anchors that GitHub gives them.
+# Anchors of headings (`checker.md#datasets`) are the same as on GitHub.
 myst_heading_anchors = 3
 
 napoleon_use_ivar = True
-highlight_language = "text"  # blocks without a language: commands, and what they print
+highlight_language = "text"  # for code blocks without a language: commands and their output
 python_maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["tensorflow", "torch"]
