@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         print_line(f"label map: {', '.join(result.kept_ids)}")
     else:
         for name in result.label_maps:
-            print_line(f"label map {'merged' if result.are_joined else 'copied'}: {name}")
+            print_line(f"label map {'merged' if result.is_joined else 'copied'}: {name}")
     for note in result.notes:
         print_note(note)
     return 0

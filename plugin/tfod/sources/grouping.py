@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tfod.sources.resolved import Dataset, LabelMapFile, Shard
 from tfod.tfrecord.shard_sets.search import is_roboflow_export
-from tfod.tfrecord.shard_sets.shard_names import SPLITS, subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import SPLITS, to_subset
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 
@@ -47,7 +47,7 @@ def _rename_subsets(shards: Sequence[Shard]) -> Sequence[Shard]:
     for shard in shards:
         folders.setdefault(shard.subset, set()).add(folder_of(shard.path))
     return [
-        replace(shard, subset=subset_of_stem(name_of(folder_of(shard.path))))
+        replace(shard, subset=to_subset(name_of(folder_of(shard.path))))
         if len(folders[shard.subset]) > 1
         else shard
         for shard in shards

@@ -17,7 +17,7 @@ from tfod.sources.format_recognition import (
     recognize_annotations,
 )
 from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
-from tfod.tfrecord.damage import looks_like
+from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.storage.urls import is_url
 
 _MAX_TRIED = 20
@@ -171,5 +171,5 @@ def _describe_content(path: str) -> tuple[str, str]:
         head = b""
         while (missing := HEAD_BYTES - len(head)) and (part := stream.read(missing)):
             head += part
-    content, fix = looks_like(head) or ("", "")
+    content, fix = detect_file_type(head) or ("", "")
     return ("", "") if content.endswith("text") else (content, fix)
