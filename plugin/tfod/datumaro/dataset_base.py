@@ -25,7 +25,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.losses import LossCounter
-from tfod.detection.problems import NOTHING
+from tfod.detection.problems import EMPTY_RECORD
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
@@ -180,7 +180,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = found.examples
         records = examples.records
         others = set(np.flatnonzero(~self._is_of_format(found)).tolist())
-        refused = found.refused_rows
+        refused = found.unreadable_rows
         for row in range(len(records)):
             number = records.first + row
             try:
@@ -206,7 +206,7 @@ class TfDetectionApiBase(compat.DatasetBase):
     def _is_of_format(self, found: Detections) -> np.ndarray:
         """Which records have any key of the format, bool of shape (records,)."""
         is_ours = np.ones(len(found), bool)
-        is_ours[[one.row for one in found.problems if one.case == NOTHING]] = False
+        is_ours[[one.row for one in found.problems if one.case == EMPTY_RECORD]] = False
         return is_ours
 
     def _refuse_format(self, example: Example) -> TfodError:

@@ -16,12 +16,12 @@ from tfod.datumaro.media import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.box_geometry import (
     PixelBox,
-    degrees_of,
-    enclosing,
-    enclosing_pixels,
-    enclosing_points,
-    enclosing_visible,
+    enclose_boxes,
+    enclose_pixels,
+    enclose_points,
+    enclose_visible,
     iou,
+    parse_degrees,
 )
 from tfod.detection.detection import (
     AttributeValue,
@@ -30,7 +30,7 @@ from tfod.detection.detection import (
     Keypoints,
     PngMask,
     ShapeDetails,
-    drawn_by_number,
+    index_shape_details,
 )
 from tfod.detection.images.mask_images import (
     box_outline,
@@ -115,7 +115,7 @@ class ObjectBuilder:
             self.assemble(found, size, **image),
             masks=[self._mask(one, size) for one in found] if found and self._save_masks else None,
             keypoints=self._keypoints(found, size),
-            drawn=drawn_by_number([one.drawn for one in found]),
+            shape_details=index_shape_details([one.drawn for one in found]),
             image_labels=image_labels,
             captions=self._captions(annotations),
         )
@@ -168,7 +168,7 @@ class ObjectBuilder:
 
     def _box(self, one: Any) -> ExportedObject:
         kind, attributes = one.type.name, one.attributes
-        if kind == "rotated_bbox" and not degrees_of(one.r):
+        if kind == "rotated_bbox" and not parse_degrees(one.r):
             kind = "bbox"
         if kind == "bbox" and "rotation" not in attributes:
             is_box = one.type.name == kind  # a rotated one has its centre, size and angle
@@ -183,14 +183,14 @@ class ObjectBuilder:
                        one.cx + half_width, one.cy + half_height)  # fmt: skip
             outline = box_outline(upright, one.r)
             drawn = replace(drawn, box=upright, rotation=float(one.r))
-        elif degrees := degrees_of(attributes.get("rotation")):
+        elif degrees := parse_degrees(attributes.get("rotation")):
             # The 0.3 line and CVAT keep a shape's rotation in an attribute, VOC's import as a text.
             attributes = {key: value for key, value in attributes.items() if key != "rotation"}
             outline = _turned(kind, corners, degrees)
             if kind == "bbox":
                 kind, drawn = "rotated_bbox", replace(drawn, box=corners, rotation=degrees)
         if outline is not None:
-            corners = enclosing_points(outline)
+            corners = enclose_points(outline)
         elif kind == "ellipse" and self._save_masks:
             # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
             outline = np.asarray(one.as_polygon(), np.float64).reshape(-1).tolist()
@@ -200,7 +200,7 @@ class ObjectBuilder:
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
         free = [one for one in objects if one.shape is not None and not one.outlines]
-        corners = enclosing([_outline_corners(part) for part in parts])
+        corners = enclose_boxes([_outline_corners(part) for part in parts])
         found = _partner(parts[0], corners, free, _MIN_OVERLAP)
         if not self._save_masks:
             lost = self._losses[OUTLINES if found else ENCLOSED]
@@ -229,7 +229,7 @@ class ObjectBuilder:
     ) -> Detection:
         """Boxes, classes and attributes of objects on an image of this height and width."""
         height, width = size
-        sides = [enclosing_visible(x.outline, size) if x.outline else x.corners for x in found]
+        sides = [enclose_visible(x.outline, size) if x.outline else x.corners for x in found]
         corners = np.array(sides, np.float64)
         boxes = (corners.reshape(-1, 4) / (width, height, width, height)).astype(np.float32)
         made = self._assemble(boxes, found, image)
@@ -391,7 +391,7 @@ def _outline_corners(part: Any) -> PixelBox:
         return _as_corners(part.get_bbox())
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
-    return enclosing_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
+    return enclose_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
 
 
 def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 | of a Detection | Datumaro's annotation |
 |---|---|
-| ``boxes``, ``class_text``, ``class_label``, ``attributes``, ``drawn`` | Bbox, RotatedBbox |
+| ``boxes``, ``class_*``, ``attributes``, ``shape_details`` | Bbox, RotatedBbox |
 | the same with ``masks`` or ``numerical_masks`` | Mask, which keeps its box |
 | ``keypoints`` of a box | Points in the group of the box |
 | ``image_labels`` | Label |
@@ -24,8 +24,8 @@ from tfod.datumaro.compat import annotation, rotated_box
 from tfod.datumaro.construct import make_boxes, round_points
 from tfod.datumaro.media import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
-from tfod.detection.attributes import box_as_drawn
-from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.attributes import find_unrotated_box
+from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detection import Detection, ImageLabel, ShapeDetails
 from tfod.detection.detections import Detections
 from tfod.detection.images.mask_images import is_box_png, png_size
@@ -61,7 +61,7 @@ class AnnotationBuilder:
         self._found, self._scope, self._shard = found, scope, shard
         counts = np.diff(found.box_splits)
         sizes = np.repeat(found.sizes, counts, axis=0)
-        corners, clamped = corners_in_pixels(found.boxes, sizes)
+        corners, clamped = to_pixel_corners(found.boxes, sizes)
         # Comparisons with NaN are false.
         plain = (corners == clamped).all(axis=1) & (corners[:, 2:] >= corners[:, :2]).all(axis=1)
         plain &= (sizes > 0).all(axis=1)
@@ -108,12 +108,12 @@ class AnnotationBuilder:
         if not bad and not _has_more_than_boxes(more):
             return annotations + boxes
         masks = self._masks(row, more, size)
-        free = 1 + max((one.group for one in more.drawn.values()), default=0)
+        free = 1 + max((one.group for one in more.shape_details.values()), default=0)
         for index, box in enumerate(boxes):
             if index in bad:
                 report(f"box {index} {bad[index]}")
                 continue
-            drawn = more.drawn.get(index) or ShapeDetails()
+            drawn = more.shape_details.get(index) or ShapeDetails()
             points = self._points(more, index, box.label, size)
             box.z_order = drawn.z_order
             box.group = drawn.group or (free + index if points is not None else 0)
@@ -130,7 +130,7 @@ class AnnotationBuilder:
     ) -> Any:
         """An object as it was drawn: its box before that was turned, its mask, or its box."""
         fields = {name: getattr(box, name) for name in _FIELDS}
-        upright = box_as_drawn(drawn, tuple(corners), size)
+        upright = find_unrotated_box(drawn, tuple(corners), size)
         if upright is not None:
             return rotated_box(upright, drawn.rotation, **fields)
         if mask is None:
@@ -143,7 +143,7 @@ class AnnotationBuilder:
         """Corners where boxes are not all within the image, and why some are no boxes."""
         first, end = self._found.box_splits[row : row + 2].tolist()
         boxes = self._found.boxes[first:end]
-        corners, clamped = corners_in_pixels(boxes, size)
+        corners, clamped = to_pixel_corners(boxes, size)
         rounded: list[list[float]] = round_points(clamped)
         # What rounding takes away is outside by no more than float32 is inexact.
         outside = (np.array(round_points(corners)) != rounded).any(axis=1)
@@ -225,7 +225,7 @@ def _has_more_than_boxes(detection: Detection) -> bool:
         detection.masks is not None
         or detection.numerical_masks is not None
         or detection.keypoints is not None
-        or bool(detection.drawn)
+        or bool(detection.shape_details)
     )
 
 

@@ -17,7 +17,12 @@ from tfod.datumaro.compat import annotation
 from tfod.detection.box_geometry import PixelBox
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.images.exif_rotation import opposite, orientation_of, turned_back, upright_image
+from tfod.detection.images.exif_rotation import (
+    invert_orientation,
+    read_orientation,
+    rotate_image,
+    unrotate,
+)
 from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
@@ -66,7 +71,7 @@ class UprightImage(NamedTuple):
         if self.turn == UPRIGHT or self.size is None:
             return objects
         height, width = self.size
-        return replace(turned_back(objects, self.turn), height=height, width=width)
+        return replace(unrotate(objects, self.turn), height=height, width=width)
 
 
 @dataclass(frozen=True)
@@ -117,11 +122,11 @@ class ImageEncoder:
             )
         name = self._filename(item, media, encoded)
         frame = media_size(media, encoded)
-        turn = orientation_of(encoded) if encoded else UPRIGHT
+        turn = read_orientation(encoded) if encoded else UPRIGHT
         if not encoded or turn == UPRIGHT:
             return UprightImage(name, encoded, frame, frame)
         assert media is not None  # it has bytes
-        turned, stored = upright_image(encoded, f"image {name!r:.81}"), image_size(encoded)
+        turned, stored = rotate_image(encoded, f"image {name!r:.81}"), image_size(encoded)
         shown = image_size(turned)
         tells = tells and media.has_size and stored != shown and frame in (stored, shown)
         of_stored = frame == stored if tells else is_stored
@@ -134,7 +139,9 @@ class ImageEncoder:
         has_places = any(one.type not in OF_IMAGE for one in item.annotations)
         if has_places and not (tells or is_stored):
             self.losses.note(TAKEN_UPRIGHT, name)
-        return UprightImage(name, turned, frame, shown, opposite(turn) if of_stored else UPRIGHT)
+        return UprightImage(
+            name, turned, frame, shown, invert_orientation(turn) if of_stored else UPRIGHT
+        )
 
     def encoded(self, item: Any, media: Any) -> bytes | None:
         """The image's bytes as they go into the record; None for a shard without images."""
@@ -149,7 +156,7 @@ class ImageEncoder:
         header, path = read_image_header(data, 0, len(data)), compat.image_path(media)
         # Bytes that are not a file come from a shard and go into one as they are.
         is_usable = bool(data and not path) or (header is not None and header.complete)
-        if is_usable and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
+        if is_usable and (read_orientation(data) != UPRIGHT or not self._must_reencode(data)):
             return data
         if is_usable or header is None:
             with contextlib.suppress(Exception):  # whatever the decoder raises for other bytes

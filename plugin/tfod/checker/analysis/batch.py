@@ -21,7 +21,7 @@ from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, need
 from tfod.checker.finding import Finding, JsonValue, Place
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
-from tfod.detection.detections import Detections, image_labels_of
+from tfod.detection.detections import Detections, read_image_labels
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
@@ -86,7 +86,7 @@ class Batch:
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
-        self.live[list(self.examples.refused)] = False
+        self.live[list(self.examples.unreadable)] = False
         self.box_counts = np.diff(detections.box_splits)
 
     def __len__(self) -> int:
@@ -192,7 +192,7 @@ class Batch:
         """
         if None not in names:
             return []
-        columns = [one for one in self.examples.columns_of(key) if one.kind]
+        columns = [one for one in self.examples.find_columns(key) if one.kind]
         return [
             row
             for row in np.flatnonzero(self.live).tolist()
@@ -215,7 +215,7 @@ class Batch:
         spec = self.expected.get(key)
         if spec is not None and spec.required:
             checked &= self.examples.column(key, Kind.BYTES).present
-        for column in self.examples.columns_of(key):
+        for column in self.examples.find_columns(key):
             if column.kind not in (None, Kind.BYTES):
                 checked &= ~column.present
         return np.flatnonzero(checked)
@@ -341,5 +341,5 @@ def class_name(use: Use, label_map: LabelMap | None) -> str:
 def _tags_of(found: Detections, row: int) -> Sequence[Use]:
     if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.absent_keys or found.error(row):
         return ()
-    there = image_labels_of(found, row)
+    there = read_image_labels(found, row)
     return [(one.text, one.label) for one in there if one.confidence is None or one.confidence > 0]

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.detection.box_geometry import far_boxes, pixel_boxes
+from tfod.detection.box_geometry import find_far_boxes, find_pixel_boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +52,14 @@ class Boxes:
     @cached_property
     def far(self) -> np.ndarray:
         """Boxes whose coordinates look like pixels, bool of shape (n,)."""
-        return far_boxes(self.corners)
+        return find_far_boxes(self.corners)
 
     @cached_property
     def in_pixels(self) -> np.ndarray:
         """Boxes that were written in pixels instead, bool of shape (n,)."""
-        return np.zeros(len(self.corners), bool) if self.are_pixels else pixel_boxes(self.corners)
+        return (
+            np.zeros(len(self.corners), bool) if self.are_pixels else find_pixel_boxes(self.corners)
+        )
 
     @cached_property
     def normalized(self) -> np.ndarray:

@@ -39,7 +39,7 @@ class ObjectFigures:
         having = counts > 0
         without = having.copy()
         dtypes = set()
-        for column in batch.detections.columns_of(keys.MASK):
+        for column in batch.detections.find_columns(keys.MASK):
             if column.kind is not None and column.counts.any():
                 dtypes.add(column.kind)
                 without &= column.counts == 0

@@ -25,7 +25,7 @@ from tfod.datumaro.export_annotations import (
 )
 from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import LabelsLayout, RecipeLayout
-from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
@@ -91,7 +91,7 @@ class KerasCocoExporter(ShardExporter):
             self._losses[ATTRIBUTES][name] += sum(not one for one in carried)
         image_id = _image_id(item) if self._keeps_images else self._images_done
         annotations = []
-        corners, _ = corners_in_pixels(objects.boxes, image.size or (1, 1))
+        corners, _ = to_pixel_corners(objects.boxes, image.size or (1, 1))
         labels = objects.class_label or ()
         for one, box, label in zip(found, corners.tolist(), labels, strict=True):
             self._objects_done += 1

@@ -19,12 +19,12 @@ from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.image import format_name
+from tfod.detection.images.image import find_format
 from tfod.detection.images.source_ids import (
     LARGEST_FOR,
     SourceIdNumbers,
+    find_last_number,
     former_source_id,
-    last_before_free,
 )
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -62,7 +62,7 @@ class TfDetectionApiExporter(ShardExporter):
         largest = LARGEST_FOR.get(self._options.receiver)
         # Of all items, also those that are not written.
         own = (_own_id(item.attributes) for item in self._extractor)
-        last = last_before_free((str(one) for one in own if one is not _NO_ID), largest)
+        last = find_last_number((str(one) for one in own if one is not _NO_ID), largest)
         self._numbers = SourceIdNumbers(largest, lambda: last)
         self._new_ids = _new_ids(self._extractor.categories(), classes)
 
@@ -96,7 +96,7 @@ class TfDetectionApiExporter(ShardExporter):
             image.frame or (1, 1),
             filename=filename,
             source_id=source_id,
-            format=format_name(encoded, filename),
+            format=find_format(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
             height=height,
             width=width,
@@ -119,7 +119,7 @@ class TfDetectionApiExporter(ShardExporter):
         attributes.pop("source_id" if "source_id" in attributes else "id", None)
         own = None if found in (None, _NO_ID) else str(found)
         numbers = self._numbers
-        stays = numbers.largest is None or (own is not None and numbers.stays(own))
+        stays = numbers.largest is None or (own is not None and numbers.keeps(own))
         if self._is_roboflow or (found is not _NO_ID and stays):  # whose records have none
             return own
         attributes |= former_source_id(own, filename)
