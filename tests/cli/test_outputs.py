@@ -47,9 +47,9 @@ def test_a_file_appears_whole(run: Run, folder: Path, old: bool) -> None:
     ("output", "message"),
     [
         ("/proc/x", "/proc: cannot write there"),
-        ("a.record", "a.record: is read and not written to"),
-        ("./label_map.pbtxt", "./label_map.pbtxt: is read and not written to"),
-        ("tfod.toml", "tfod.toml: is read and not written to"),
+        ("a.record", "a.record is an input"),
+        ("./label_map.pbtxt", "./label_map.pbtxt is an input"),
+        ("tfod.toml", "tfod.toml is an input"),
         ("s3://bucket/x", "s3://bucket/x"),
         ("", "the name of what to write is empty"),
     ],

@@ -34,7 +34,7 @@ def test_reshard_says_what_it_did(run: Run, tmp_path: Path) -> None:
     assert run("reshard", source, out, "--num-shards", "2") == (0, said, "")
     refused = run("reshard", source, out, "--shard-size", "1KB").refused()
     existing = f"{out}/train-00000-of-00002.tfrecord (and 1 more)"
-    assert refused.startswith(f"tfod: {existing} is there already; ") and "--overwrite" in refused
+    assert refused.startswith(f"tfod: {existing} already exists; ") and "--overwrite" in refused
 
 
 def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.tfrecord.shard_sets.search import files_below, find_shards, is_hidden, looks_like_shard
+from tfod.tfrecord.shard_sets.search import find_shards, is_hidden, looks_like_shard, walk_files
 from tfod.tfrecord.shard_sets.shard_names import SPLITS
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.remote import RemoteError
@@ -66,7 +66,7 @@ class SourceFiles(NamedTuple):
             ShardError: the path is a zip that is damaged.
         """
         if os.path.isdir(path):
-            files = itertools.islice(files_below(path, _MAX_DEPTH), _MAX_LISTED)
+            files = itertools.islice(walk_files(path, _MAX_DEPTH), _MAX_LISTED)
             names = (os.path.relpath(file, path).replace(os.sep, "/") for file in files)
             return SourceFiles(path, sorted(names))
         if not os.path.isfile(path):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tfod.sources.resolved import Dataset, LabelMapFile, Shard
 from tfod.tfrecord.shard_sets.search import is_roboflow_export
-from tfod.tfrecord.shard_sets.shard_names import SPLITS, subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import SPLITS, to_subset
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 
@@ -47,7 +47,7 @@ def _by_split(shards: Sequence[Shard]) -> Sequence[Shard]:
     for one in shards:
         folders.setdefault(one.subset, set()).add(folder_of(one.path))
     return [
-        replace(one, subset=subset_of_stem(name_of(folder_of(one.path))))
+        replace(one, subset=to_subset(name_of(folder_of(one.path))))
         if len(folders[one.subset]) > 1
         else one
         for one in shards

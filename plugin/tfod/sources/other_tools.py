@@ -17,7 +17,7 @@ from tfod.sources.format_recognition import (
     recognize_annotations,
 )
 from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
-from tfod.tfrecord.damage import looks_like
+from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.storage.urls import is_url
 
 _MAX_TRIED = 20
@@ -165,5 +165,5 @@ def _looks_like(path: str) -> tuple[str, str]:
         head = b""
         while (left := HEAD_BYTES - len(head)) and (part := stream.read(left)):
             head += part
-    what, fix = looks_like(head) or ("", "")
+    what, fix = detect_file_type(head) or ("", "")
     return ("", "") if what.endswith("text") else (what, fix)

@@ -26,7 +26,7 @@ from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, require_content, shards_in_zip
-from tfod.tfrecord.shard_sets.shard_names import MOST_MISSING, missing_of_sets
+from tfod.tfrecord.shard_sets.shard_names import MAX_MISSING, find_missing
 from tfod.tfrecord.storage.archive import require_readable, sound_content
 
 
@@ -185,10 +185,10 @@ def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:
     paths: dict[str, list[str]] = {}
     for shard in resolved.shards:
         paths.setdefault(shard.subset, []).append(shard.path)
-    sets, max_missing = [], MOST_MISSING
+    sets, max_missing = [], MAX_MISSING
     for subset, own in paths.items():
         require_content(own)
-        missing = missing_of_sets(own, max_missing)
+        missing = find_missing(own, max_missing)
         max_missing = max(0, max_missing - len(missing))
         sets.append(ShardSet(subset, tuple(own), tuple(missing)))
     return sets

@@ -33,10 +33,10 @@ from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import zip_dataset
 from tfod.tfrecord.shard_sets.search import (
-    files_below,
     find_remote_shards,
     find_shards,
     group_shards,
+    walk_files,
 )
 from tfod.tfrecord.shard_sets.shard_names import parse_shard_name
 from tfod.tfrecord.storage.archive import ZipLimits
@@ -236,7 +236,7 @@ class _Search:
     def _add_found(self, source: str) -> None:
         """A folder or a glob. Beside shards, a folder's zips are checked where they hold some."""
         is_folder = os.path.isdir(source)
-        paths = files_below(source) if is_folder else glob.iglob(source, recursive=True)
+        paths = walk_files(source) if is_folder else glob.iglob(source, recursive=True)
         zips = {
             path: self._zip_dataset(File.at(path))
             for path in sorted(paths)
