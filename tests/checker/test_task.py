@@ -251,7 +251,7 @@ class TestBadInput:
             ('[\n{"name": "cat",}]', "line 2"),
             ('{"name": "cat"}', "not a list of labels"),
             ('["cat"]', "not a list of labels"),
-            ("[]", "lists no label"),
+            ("[]", "lists no labels"),
             ("[" * 100_000, "labels.json"),
             (b'["\xff"]', "UTF-8"),
             ("[" + "1" * 5000 + "]", "labels.json"),
@@ -267,7 +267,7 @@ class TestBadInput:
         for options in ({"cvat_xml": nowhere}, {"cvat_labels": nowhere}, {"images": nowhere}):
             with pytest.raises(TfodError, match="nowhere"):
                 load_task(**options)
-        with pytest.raises(TfodError, match="holds no images"):
+        with pytest.raises(TfodError, match="contains no images"):
             load_task(images=str(tmp_path))
         with pytest.raises(TfodError, match="cannot be read"):
             load_task(cvat_xml=str(tmp_path))
