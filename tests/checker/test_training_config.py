@@ -176,5 +176,5 @@ def test_there_is_no_such_file() -> None:
 
 
 def test_neither_shards_nor_a_configuration(run: Run) -> None:
-    said = "tfod: name what is to be checked: shards, a folder or a zip\n"
+    said = "tfod: nothing to check; pass shards, a folder or a zip\n"
     assert run("check").refused() == said
