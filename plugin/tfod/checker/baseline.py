@@ -89,7 +89,7 @@ def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
 def _fingerprint(finding: Mapping[str, Any]) -> str:
     code, subject, value = finding["code"], finding["item"], finding["value"]
     rule = all_rules()[code]
-    if rule.once:  # the finding stands for those of other records
+    if rule.once:  # the finding stands for several records
         subject = value = None
     elif rule.of_dataset and value is not None:
         subject = None  # which of several records is reported depends on their order

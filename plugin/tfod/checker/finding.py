@@ -75,7 +75,7 @@ class Finding(NamedTuple):
         message: description of the problem with its numbers, without location and full stop.
         feature: key of the feature that causes the problem.
         value: the offending value, as JSON.
-        fix: how to fix the problem, if this case needs a different fix from that of the rule.
+        fix: how to fix the problem, if it differs from the fix of the rule.
         case: name of the case, if the rule has several.
         shard, record, offset, item: the location, as in :class:`Place`.
         code, severity: code of the rule, and severity by the levels of the check; filled in.
@@ -172,7 +172,7 @@ class Findings:
         levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
         counts: total number of findings, by code and shard.
-        names: names of the rules and cases that have findings, also of those that are off.
+        names: names of the rules and cases that have findings, including those that are off.
         worst: the highest severity of each rule with findings, by code.
     """
 

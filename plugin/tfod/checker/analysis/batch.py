@@ -55,7 +55,7 @@ class Batch:
         detections: the records.
         images: their images; the records need no longer contain the image bytes.
         profile: the expected features.
-        label_map: label map of the shard, if it has one.
+        label_map: label map of the shard, or None.
         damages: damage of the framing before these records and after the previous batch.
 
     Attributes:

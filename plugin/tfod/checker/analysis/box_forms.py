@@ -21,9 +21,8 @@ FIXES = {
     TWICE: "Divide pixels by the image size only once, and not at all if the layout uses pixels.",
     PERCENT: "Divide all coordinates by 100.",
     THOUSANDTHS: "Divide all coordinates by 1,000.",
-    SIZES: "From a corner, write xmax = x + width and ymax = y + height.",
-    CENTERS: "From a center, write xmin = x - width / 2 and xmax = x + width / 2, and ymin and "
-    "ymax in the same way.",
+    SIZES: "Write xmax = x + width and ymax = y + height, where x and y are the corner.",
+    CENTERS: "Write xmin = x - width / 2 and xmax = x + width / 2, and ymin and ymax likewise.",
 }
 SAMPLE_SIZE = 64
 """The maximum number of boxes in the sample of a shard."""

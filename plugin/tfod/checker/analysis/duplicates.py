@@ -28,7 +28,7 @@ _TRAINING, _UNION = "train", "trainval"
 
 
 class IndexedBatch(NamedTuple):
-    """Consecutive records of a shard: their locations, and hashes of what they may share.
+    """Consecutive records of a shard: their locations, names, and hashes of names and images.
 
     Attributes:
         first: number of the first record.
@@ -89,8 +89,8 @@ class Repeat(NamedTuple):
     Attributes:
         place, first: locations of the record, and of the first record with the same value.
         subset, first_subset: their subsets.
-        source_id: source id of the record; empty if there is none.
-        image: hash of the image; 0 if there is none.
+        source_id: source id of the record, or "".
+        image: hash of the image, or 0.
     """
 
     place: Place
@@ -191,7 +191,7 @@ class Duplicates:
     def _find_shared(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return hash, subset and number of records with equal hashes, sorted by all three."""
         hashes = self._read_hashes(key)
-        hashes.sort()  # in place, since there can be a hundred million
+        hashes.sort()  # not sorted(), since there can be a hundred million
         shared = hashes[1:][hashes[1:] == hashes[:-1]]
         shared = shared[_starts(shared) & (shared != 0)]
         if len(shared):
@@ -205,7 +205,7 @@ class Duplicates:
         return hashes[order], subsets[order], rows[order]
 
     def _read_hashes(self, key: str) -> np.ndarray:
-        """Return the hashes of all records, uint64 of shape (records,); empty if there are none."""
+        """Return the hashes of all records, uint64 of shape (records,), or empty."""
         columns = [batch.hashes.get(key) for _, batch in self._batches]
         if all(column is None for column in columns):
             return np.empty(0, np.uint64)

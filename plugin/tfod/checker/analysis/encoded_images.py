@@ -190,7 +190,7 @@ class ImageFacts(NamedTuple):
 
     @property
     def says_another_format(self) -> bool:
-        """Whether the declared format differs from that of the bytes."""
+        """Whether the declared format differs from the format of the bytes."""
         if self.header is None or not self.declared_format or self.says_raw:
             return False
         name = self.declared_format.strip().lower().removeprefix("image/").removeprefix(".")

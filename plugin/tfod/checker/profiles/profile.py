@@ -60,7 +60,7 @@ READY = {name: profile_of_layout(layout) for name, layout in LAYOUTS.items()}
 
 _MEANINGS: dict[str, str] = {
     keys.MASK: "mask of each object, as PNGs or numbers",
-    keys.EXTRA_ATTRIBUTES: "attributes without a key of their own, as JSON; for tfod only",
+    keys.EXTRA_ATTRIBUTES: "further attributes, as JSON; for tfod only",
     **{attribute.key: f"{attribute.name} of each object" for attribute in keys.OBJECT_ATTRIBUTES},
     **{
         key: spec.meaning

@@ -54,6 +54,6 @@ def _format_command(report: Report, finding: Finding, title: str) -> str:
 
 
 def _escape(text: str, more: str = "") -> str:
-    # As escapeData of @actions/core, packages/core/src/command.ts.
+    # Same as escapeData of @actions/core, packages/core/src/command.ts.
     special = f"%\r\n{more}"
     return "".join(f"%{ord(char):02X}" if char in special else char for char in text)

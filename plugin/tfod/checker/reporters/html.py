@@ -39,7 +39,7 @@ ON_THE_PAGE = {
     "ZIP007": "Split it into several archives, or check a very large shard without the zip.",
     "TSK007": "Export the task as CVAT for images 1.1.",
 }
-"""Fixes for users of the service, who cannot pass options, by rule."""
+"""Fixes by rule for users of the service, because they cannot pass options."""
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
         return [(f"{menu} TFRecord 1.0 and {file}.", "")]
     maps = [name for dataset in report.datasets for name in dataset.label_maps]
     if report.receiver == OD_API.name and report.shards and maps:
-        # The names of zip entries are those of the files after unpacking.
+        # The file names after unpacking are the names of the zip entries.
         shard, label_map = (
             json.dumps(visible(name.removeprefix(f"{report.source_of(name)}:")), ensure_ascii=False)
             for name in (report.shards[0].name, maps[0])
