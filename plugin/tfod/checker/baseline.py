@@ -24,13 +24,7 @@ _FILE_FAMILIES = ("TFR", "ZIP", "SET")
 
 
 class Baseline(NamedTuple):
-    """The known findings.
-
-    Attributes:
-        name: name of the file.
-        counts: number of findings per fingerprint.
-        hidden: number of findings of the current check that are known and not reported.
-    """
+    """The counts of known findings per fingerprint, and how many the current check has hidden."""
 
     name: str
     counts: Mapping[str, int]

@@ -60,7 +60,6 @@ class Options:
         configuration: the file that options were read from, shown in the report.
         max_findings: maximum number of findings to list.
         max_record_bytes: larger records are not read.
-        jobs: number of processes.
         runner: the Beam runner that does the work instead of processes of this machine.
         fail_on: the lowest severity that makes the report invalid.
         baseline: known findings, which are not reported.
@@ -87,7 +86,7 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
     """Check shards, sets, globs, folders, zips, URLs or standard input (``-``).
 
     Raises:
-        TfodError: the check could not run: the sources contain no shards, or an option is invalid.
+        TfodError: the sources contain no shards, or an option is invalid.
     """
     options = options or Options()
     with resolve(sources, options.label_map, options.archive_limits) as resolved:
@@ -106,7 +105,7 @@ def check(
             raise an exception to end the check. A Beam runner does not call it.
 
     Raises:
-        TfodError: the check could not run: an option is invalid, or a process died.
+        TfodError: an option is invalid, or a process died.
     """
     began = time.monotonic()
     options = options or Options()

@@ -28,8 +28,7 @@ class Receiver(NamedTuple):
         title: name in texts: a shard is valid "for ...".
         rule_severities: severities of rules that differ from the defaults.
         profile: name of the profile that the receiver reads; None for the best match.
-        task_severities: function that returns further severities for a CVAT task, None if the task
-            is unknown.
+        task_severities: function that returns further severities for a CVAT task, or None.
     """
 
     name: str
@@ -181,12 +180,9 @@ class ReceiverVerdict(NamedTuple):
 def verdicts(
     profile: Profile | None, user: Severities, findings: Findings
 ) -> list[ReceiverVerdict]:
-    """Return the verdict of each receiver on a dataset that was checked for any receiver.
+    """Return the verdicts of all receivers on a dataset that was checked for any receiver.
 
-    Args:
-        profile: profile of the check; None if the findings do not belong to a dataset.
-        user: severities that the user has set.
-        findings: all findings.
+    ``user`` are the severities that the user has set.
     """
     return [
         _judge(receiver, profile, user, findings)

@@ -38,10 +38,7 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 
 
 class ClassUse(NamedTuple):
-    """The class of an object: text and id, None if the record does not have the list.
-
-    ``label_map`` is None if the shard has no label map.
-    """
+    """The class of an object, and the label map of its shard; each part can be missing."""
 
     text: str | None
     label: int | None
@@ -52,8 +49,8 @@ class Batch:
     """A batch of records, as columns.
 
     Args:
-        detections: the records.
-        images: their images; the records need no longer contain the image bytes.
+        detections: the records, with or without the bytes of their images.
+        images: the images of the records.
         profile: the expected features.
         label_map: label map of the shard, or None.
         damages: damage of the framing before these records and after the previous batch.
@@ -285,11 +282,7 @@ class Batch:
 class ImageRow(NamedTuple):
     """The data of a record that are compared with a CVAT task.
 
-    Attributes:
-        filename: file name, or "".
-        height, width: size in pixels, None if unknown.
-        boxes: number of boxes.
-        tags: class text and id of image-level classes, except for those marked as absent.
+    ``tags`` are the image-level classes, except for those that are marked as absent.
     """
 
     place: Place

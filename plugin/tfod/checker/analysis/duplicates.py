@@ -31,8 +31,6 @@ class IndexedBatch(NamedTuple):
     """Consecutive records of a shard: their locations, names, and hashes of names and images.
 
     Attributes:
-        first: number of the first record.
-        offsets: byte at which each record starts.
         hashes: hashes of file names, source ids and images, by the OD API's key: uint64, one per
             record, 0 for no value. Keys without any value are omitted.
         texts: file names and source ids, compressed.
@@ -86,11 +84,7 @@ def _unpack(pack: bytes) -> list[str]:
 class Repeat(NamedTuple):
     """A record that shares a name or an image with an earlier record.
 
-    Attributes:
-        place, first: locations of the record, and of the first record with the same value.
-        subset, first_subset: their subsets.
-        source_id: source id of the record, or "".
-        image: hash of the image, or 0.
+    ``first`` is the first record with the same value, ``image`` the hash of the image, or 0.
     """
 
     place: Place
@@ -126,10 +120,7 @@ class Duplicates:
         self._subsets = np.array([numbers[shard.subset] for shard, _ in self._batches], np.int64)
 
     def in_subset(self, key: str) -> np.ndarray:
-        """Return the pairs within a subset that share a file name, source id or image.
-
-        ``key`` is the feature key of the value.
-        """
+        """Return the pairs within a subset that share the file name, source id or image."""
         hashes, subsets, rows = self._find_shared(key)
         return _pairs(rows, _starts(hashes, subsets))
 

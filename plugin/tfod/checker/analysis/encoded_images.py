@@ -103,7 +103,6 @@ class EncodedImage(NamedTuple):
     """An encoded image of a record.
 
     Attributes:
-        length: number of bytes.
         looks: probable content of bytes without an image header; may be empty.
         sha256: digest of the bytes, if the record has one to compare with; else empty.
         failure: decoding error; empty if the image was decoded, None if this was not tried.
@@ -118,12 +117,7 @@ class EncodedImage(NamedTuple):
 
 
 class EncodedImages(NamedTuple):
-    """The images of a batch of records.
-
-    Attributes:
-        by_row: the images, by record.
-        hashes: the hash of every image, 0 without an image; uint64 of shape (records,).
-    """
+    """The images of a batch, and the header (or None) and hash (or 0) of each record."""
 
     by_row: Mapping[int, EncodedImage]
     headers: Sequence[ImageHeader | None]

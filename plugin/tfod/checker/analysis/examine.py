@@ -44,10 +44,8 @@ class Instructions(NamedTuple):
     """The settings that all shards of a dataset share.
 
     Attributes:
-        profile: the expected features.
         levels: severity of each rule and case, None for those that are off.
         label_maps: label maps by name, without those that could not be read.
-        max_findings: maximum number of findings to list.
         decode: maximum number of images to decode per shard; None for all.
         threads: number of threads that decode images; None for one per core.
         keeps_rows: whether to keep the records, to compare them with a CVAT task.
@@ -105,12 +103,7 @@ def examine(
 
 
 class _Examiner:
-    """Collects the records of a shard, and runs the rules on batches of them.
-
-    Attributes:
-        result: the result of the records that were checked.
-        has_enough: whether enough records are collected to run the rules.
-    """
+    """Collects the records of a shard, and runs the rules once it ``has_enough``."""
 
     def __init__(self, shard: Shard, instructions: Instructions) -> None:
         self._shard, self._instructions = shard, instructions

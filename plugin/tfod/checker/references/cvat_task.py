@@ -34,9 +34,7 @@ class Task:
     """A CVAT task. Unknown values are None.
 
     Attributes:
-        labels: names of the labels.
         attributes: names of the known attributes of each label.
-        frames: the frames, in order.
         video: whether frames have names like ``frame_000000``, so that CVAT looks for digits.
         project: whether the frames belong to several tasks, so that names can repeat.
         new_tasks: whether this is a project in which the images of the shards become new tasks.
@@ -46,8 +44,7 @@ class Task:
             replaces.
         hidden: number of frames whose annotations are not in shards: ``deleted``, ``honeypots``.
         own: numbers of the frames of the job that is imported into; None for the whole task.
-        annotated: numbers of the frames whose annotations an import deletes, with or without a
-            record for them.
+        annotated: numbers of the frames whose annotations an import deletes.
         skips_others: whether images that match no frame are skipped instead of rejected.
     """
 

@@ -52,11 +52,7 @@ def columns(text: str) -> int:
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table, with the first column left-aligned and the others right-aligned.
-
-    Args:
-        rows: the cells, which are not escaped; all rows have the same length.
-    """
+    """Yield the lines of a table, with the first column left-aligned, the others right-aligned."""
     widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         pads = [" " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)]

@@ -47,7 +47,6 @@ class Card:
     """An image on a page, with its description.
 
     Attributes:
-        svg: the image with its boxes.
         name: file name of the image, or another name of the record.
         where: the record, as text.
         lines: first finding, title and number of findings of each rule, most severe first.

@@ -26,7 +26,6 @@ class Group(NamedTuple):
         severity: the severity of the rule in this check.
         fix: the fix of all listed findings if they have the same one, else the fix of the rule.
         total: number of findings, including those that are not listed.
-        files: number of files with findings.
         findings: the listed findings, starting with one of each fix, feature and shard.
     """
 
@@ -192,10 +191,7 @@ def record_name(record: int) -> str:
 
 
 def place_of(finding: Finding, shard: str | None = None) -> str:
-    """Format a location: ``train.record, record 12, byte 4096, image/encoded (000012.jpg)``.
-
-    ``shard`` replaces the name of the shard; empty to omit it.
-    """
+    """Format a location: ``train.record, record 12, byte 4096, image/encoded (000012.jpg)``."""
     parts = (
         visible(finding.shard if shard is None else shard),
         "" if finding.record is None else record_name(finding.record),
@@ -284,10 +280,7 @@ def parts(rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def changes(rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield the profiles and receivers that change the severity: ``Profiles``, ``off in cvat``.
-
-    For CVAT, these are the severities without a known task.
-    """
+    """Yield the profiles and receivers that change the severity: ``Profiles``, ``off in cvat``."""
     profiles = {profile.name: levels_of(profile.severities) for profile in READY.values()}
     receivers = {
         receiver.name: levels_of(receiver=receiver.severities(None))
