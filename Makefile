@@ -108,6 +108,7 @@ lint: $(VENV)/test-all.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/plain_english.py --limit 2 plugin validator docs
 	@[ -n "$(CARGO)" ] || echo "lint: left out, for want of a cargo that runs: the kernel's own tests"
 	[ -z "$(CARGO)" ] || cargo test --lib --quiet --offline --target-dir build/kernel \
 		--manifest-path plugin/tfod/kernel/Cargo.toml

@@ -162,7 +162,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         one_shard(record("", "cat")),
         [
             "the record has no file name (image/filename). Nothing was changed. "
-            "Write image/filename: the name of the frame."
+            "Write the name of the frame to image/filename."
         ],
     ),
     "an id that the label map lacks": (
