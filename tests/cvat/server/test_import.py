@@ -391,7 +391,7 @@ def png_bomb(width: int, height: int) -> bytes:
 def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> None:
     payload = record("a.jpg", "cat", **{"image/object/mask": [png_bomb(60_000, 60_000)]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
-    assert f"is 60000x60000 pixels, its image {WIDTH}x{HEIGHT}" in text
+    assert f"is 60000x60000 pixels, but the image is {WIDTH}x{HEIGHT}" in text
     payload = record("a.jpg", "cat", **{"image/object/mask": [saved("L", "GIF")]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
     assert "is not a PNG image" in text

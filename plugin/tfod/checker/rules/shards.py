@@ -71,7 +71,7 @@ _damage_rule(
     source="cvat-ai/cvat#821",
 )
 _damage_rule(
-    "TFR003 error: wrong checksum of a record's length",
+    "TFR003 error: checksum of a length is wrong",
     DamageKind.LENGTH_CRC,
     why="The start of the next record is unknown, so TensorFlow cannot read the rest of the shard.",
     fix="Download or export the shard again.",
@@ -79,7 +79,7 @@ _damage_rule(
     repair="Reading resumes at the next plausible record; the bytes before it are removed.",
 )
 _damage_rule(
-    "TFR004 error: wrong checksum of a record's data",
+    "TFR004 error: checksum of the data is wrong",
     DamageKind.DATA_CRC,
     why="The record was changed after it was written; TensorFlow stops here with DataLossError.",
     fix="Download or export the shard again.",
