@@ -374,14 +374,14 @@ class TestDefects:
     @pytest.mark.parametrize(
         ("bad", "what"),
         [
-            ({"image/object/bbox/xmin": [0.1, 0.2]}, "lists of different lengths: 2 xmin, 1 ymin"),
+            ({"image/object/bbox/xmin": [0.1, 0.2]}, "lists differ in length: 2 xmin, 1 ymin"),
             ({"image/object/class/text": ["a", "b"]}, "holds 2 values for 1 boxes"),
             ({"image/height": 1.5}, "image/height is float_list, expected int64_list"),
             ({"image/filename": ["a", "b"]}, "holds 2 values, expected one"),
             ({"image/width": [1, 2]}, "holds 2 values, expected one"),
             ({"image/encoded": [b"a", b"b"]}, "holds 2 values, expected one"),
             ({"image/object/mask": [0.5] * 3}, "holds 3 numbers, expected 1 x 100 x 200"),
-            ({"image/object/keypoint/x": [0.5]}, "1 x and 0 y for 1 objects"),
+            ({"image/object/keypoint/x": [0.5]}, "1 x and 0 y coordinates for 1 objects"),
             ({"image/class/text": ["a"], "image/class/label": [1, 2]}, "1 text, 2 label"),
         ],
     )

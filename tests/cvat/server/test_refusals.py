@@ -196,7 +196,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     "no size to scale by": (
         one_shard(encode({"image/filename": "a.jpg"} | objects([FULL], ["cat"]))),
         [
-            "the size of the image is not known, and it has 1 box (t.tfrecord, record 0). Nothing "
+            "the image size is unknown, and the image has 1 box (t.tfrecord, record 0). Nothing "
             "was changed. t.tfrecord, record 0 (the first), byte 0 (a.jpg). Write image/height and "
             "image/width into every record."
         ],

@@ -215,7 +215,7 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
 )
 def _check_parsers_agree(batch: Batch) -> Iterator[Finding]:
     """Report encodings that TensorFlow does not expect: two lists in a feature, or a group."""
-    for problem in _issues(batch, EncodingIssue.READ_OTHERWISE):
+    for problem in _issues(batch, EncodingIssue.READ_DIFFERENTLY):
         message = f"TensorFlow reads the record differently from protobuf: {problem.reason}"
         yield batch.finding(problem.row, message)
 
