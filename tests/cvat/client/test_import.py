@@ -121,9 +121,7 @@ def test_changes_and_dry_run(run: Run, stub: StubServer, make_zip: MakeZip) -> N
     before = state(stub)
     path = make_zip(car(box=(0.0525, 0.2025, 0.3, 0.7)), car("c.jpg"), alone=True)
     ran = run("cvat", "import", "task", 1, path, "--dry-run")
-    refused = (
-        "the import would delete 1 polyline, which TFRecord cannot store. Nothing was changed. "
-    )
+    refused = "import deletes 1 polyline, which shards cannot store. Nothing was changed. "
     assert (ran.code, ran.err.startswith(f"tfod: {refused}")) == (1, True)
     assert "the annotations of 1 frame without a record. day/b.jpg." in ran.err
     assert "TSK008 error" in ran.out and "TSK009 error" in ran.out

@@ -481,7 +481,7 @@ def test_what_no_export_has_is_lost_by_an_import(
     import_into(task, found.path)
     for text in (notes, caplog.text):
         assert hidden in text and ("ground truth" in text) is bool(honeypots)
-    assert "come back as rectangles: 1 polygon" in caplog.text
+    assert "become rectangles: 1 polygon" in caplog.text
 
 
 @pytest.mark.parametrize("name", [BOXES, MASKS])

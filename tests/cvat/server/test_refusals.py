@@ -318,8 +318,8 @@ def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
     task = make_task(*LOST, tracks=LOST_TRACKS)
     text = refuse(one_shard(*(record(f"{one}.jpg", "cat") for one in "abc")), task)
     assert text == (
-        "the import would delete 2 points, 1 skeleton, 1 polyline tracks, which TFRecord cannot "
-        "store. Nothing was changed. To keep them, import with import_mode=append (CVAT 2.65 or "
+        "import deletes 2 points, 1 skeleton, 1 polyline tracks, which shards cannot store. "
+        "Nothing was changed. To keep them, import with import_mode=append (CVAT 2.65 or "
         "later); tfod cvat import has --mode append. To delete them, do so in the task first, or: "
         "tfod cvat import --force."
     )
@@ -328,7 +328,7 @@ def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
 def test_of_a_job_only_its_own_shapes_count(refuse, tmp_path: Path) -> None:
     task = make_task(*LOST)
     text = refuse({"t.tfrecord": shard(record("b.jpg", "cat"))}, Job(task, 1, 1))
-    assert text.startswith("the import would delete 1 points, which TFRecord cannot store. ")
+    assert text.startswith("import deletes 1 points, which shards cannot store. ")
     task.annotations.shapes.pop(1)
     path = upload(tmp_path, {"t.tfrecord": shard(record("b.jpg", "cat"))})
     assert len(import_into(Job(task, 1, 1), path)) == 3
@@ -348,7 +348,7 @@ def test_a_zip_of_some_frames_does_not_empty_the_others(refuse, tmp_path: Path) 
     of_a_job = one_shard(record("a.jpg", "cat"))
     text = refuse(of_a_job, task)
     assert text.startswith(
-        "the import would delete the annotations of 1 frame without a record. Nothing was "
+        "import deletes the annotations of 1 frame without a record. Nothing was "
         "changed. c.jpg. Import the shards into their job, or export the whole task again. "
     )
     path = upload(tmp_path, of_a_job)
@@ -370,7 +370,7 @@ def test_what_is_on_validation_frames_is_replaced_as_well(refuse) -> None:
         placeholders=[0],
     )
     text = refuse(one_shard(record("b.jpg", "cat")), task)
-    assert text.startswith("the import would delete 1 points, which TFRecord cannot store. ")
+    assert text.startswith("import deletes 1 points, which shards cannot store. ")
     assert "the annotations of 1 frame without a record. v.jpg. " in text
 
 

@@ -205,7 +205,7 @@ def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
 def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     lost = Counter(result.task.unsupported_shapes) if result.task else Counter()
     if lost:
-        message = f"the import would delete {listed(lost)}, which TFRecord cannot store"
+        message = f"import deletes {listed(lost)}, which shards cannot store"
         yield Finding(message=message, value=lost.total())
 
 
@@ -233,7 +233,7 @@ def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:
         if frame.number in emptied and frame.name not in recorded_names
     ]
     if names:
-        message = f"the import would delete the annotations of {plural(len(names), 'frame')} "
+        message = f"import deletes the annotations of {plural(len(names), 'frame')} "
         message += f"without a record: {join_names(names, _MAX_NAMES_SHOWN)}"
         yield Finding(message=message, value=len(names))
 
