@@ -33,11 +33,7 @@ from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet, missing_shards, shards_by_subset
-from tfod.tfrecord.shard_sets.shard_names import (
-    numbered_file_names,
-    parse_shard_name,
-    subset_of_stem,
-)
+from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shard_name, to_subset
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
@@ -194,14 +190,14 @@ class Writer(FormatWriter):
             folder, name = os.path.split(target)
             folder = folder or "."
 
-        def shards_there(subset: str) -> list[str]:
+        def find_existing(subset: str) -> list[str]:
             return shards_by_subset(folder).get(subset, [])
 
         with OutputFolder(
             folder,
             dataset.sources,
             options.overwrite,
-            shards_there=shards_there if is_shard else None,
+            find_existing=find_existing if is_shard else None,
         ) as output:
             return cls(output, folder, name, dataset, options).write_all(
                 dataset, os.path.dirname(target) if is_shard else target
@@ -218,7 +214,7 @@ class Writer(FormatWriter):
     def begin(self, subset: str) -> None:
         one = parse_shard_name(self._name)
         self._writers[subset] = self._output.add_subset(
-            subset if one is None else subset_of_stem(one.stem),
+            subset if one is None else to_subset(one.stem),
             ShardLayout(num_shards=self._options.num_shards),
             None if one is None else functools.partial(numbered_file_names, self._name),
         )

@@ -38,7 +38,7 @@ from tfod.formats.reading.objects import (
 )
 from tfod.sources.format_recognition import ANNOTATION_FOLDERS
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _YEARS = ("VOC2007", "VOC2012")
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
@@ -377,7 +377,7 @@ class Writer(FormatWriter):
 
     def _list(self, subset: str, lines: str) -> None:
         """Add lines to the list of a subset."""
-        path = os.path.join(self.folder, _LISTS, stem_of_subset(subset) + _LIST)
+        path = os.path.join(self.folder, _LISTS, to_stem(subset) + _LIST)
         self._write(path, lines.encode("utf-8", "surrogateescape"), "ab")
 
     def _flags(self, images: Images, row: int) -> list[str]:

@@ -20,9 +20,9 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.damage import DamageKind
 from tfod.tfrecord.shard_sets.shard_names import (
     COMPRESSED_EXTENSIONS,
-    MOST_MISSING,
+    MAX_MISSING,
+    find_missing,
     first_number,
-    missing_of_sets,
     stated_name,
 )
 from tfod.tfrecord.storage.urls import folder_of, name_of
@@ -247,11 +247,11 @@ def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
 )
 def _check_missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """Report sets with fewer shards than their names claim, naming the first missing ones."""
-    limit = MOST_MISSING
+    limit = MAX_MISSING
     for numbered in _numbered_sets(result):
         if len(numbered.totals) > 1 or (numbered.by_itself and len(numbered.paths) == 1):
             continue
-        names = missing_of_sets(numbered.paths, limit)
+        names = find_missing(numbered.paths, limit)
         # A shard that exists, but is not to be checked, is not missing.
         missing = [
             name for name in names if not os.path.exists(os.path.join(numbered.folder, name))

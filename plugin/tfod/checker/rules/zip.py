@@ -82,7 +82,7 @@ _zip_rule(
 )
 _zip_rule(
     "ZIP005 error: two entries for one file",
-    ZipFault.TWICE,
+    ZipFault.DUPLICATE,
     why="The program and the operating system decide which of them is read.",
     fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
@@ -97,7 +97,7 @@ _zip_rule(
 )
 _zip_rule(
     "ZIP010 error: encrypted, or compressed in an unusual way",
-    ZipFault.LOCKED,
+    ZipFault.UNSUPPORTED,
     why="Neither CVAT nor a training job knows the password, and many programs support only "
     "Deflate compression.",
     fix="Pack the folder again without a password, with ordinary compression (Deflate) or none.",
