@@ -11,9 +11,9 @@ from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.problems import NOTHING, READ
+from tfod.detection.problems import EMPTY_RECORD, READ
 from tfod.example.encoding_issues import EncodingIssue
-from tfod.example.example_batch import FormProblem, bytes_of
+from tfod.example.example_batch import EncodingProblem, copy_byte_strings
 from tfod.example.wire import Kind
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
@@ -56,7 +56,7 @@ def _check_feature_lists(batch: Batch) -> Iterator[Finding]:
     source=_PARSER,
     repair="Format, height and width are read from the image, and the source id is set to a"
     " unique number. Other features cannot be reconstructed.",
-    cases={NOTHING: Severity.ERROR},
+    cases={EMPTY_RECORD: Severity.ERROR},
 )
 def _check_required(batch: Batch) -> Iterator[Finding]:
     """Report features without a default that are missing or empty, and records without any key."""
@@ -66,8 +66,8 @@ def _check_required(batch: Batch) -> Iterator[Finding]:
     for key, spec in batch.expected.items():
         if not spec.required:
             continue
-        columns = [column for column in batch.examples.columns_of(key) if column.kind is not None]
-        if any(len(column.rows) == column.length for column in columns) and not spec.demanded:
+        columns = [column for column in batch.examples.find_columns(key) if column.kind is not None]
+        if any(len(column.rows) == column.length for column in columns) and not spec.is_mandatory:
             continue
         is_present = np.zeros(len(batch.live), bool)
         for column in columns:
@@ -75,7 +75,7 @@ def _check_required(batch: Batch) -> Iterator[Finding]:
         for row in np.flatnonzero(checked & ~is_present).tolist():
             message = f"required feature {key} is missing ({spec.kind.value})"
             yield batch.finding(row, message, key)
-        for column in columns if spec.demanded else ():
+        for column in columns if spec.is_mandatory else ():
             for row in column.rows[column.lengths == 0].tolist():
                 yield batch.finding(row, f"required feature {key} has no value", key)
 
@@ -161,10 +161,10 @@ def _check_utf8(batch: Batch) -> Iterator[Finding]:
         (keys.CLASS_TEXT, detections.class_texts),
     ):
         column = detections.column(key, Kind.BYTES)
-        if column.key not in detections.odd_text_keys:
+        if column.key not in detections.latin1_keys:
             continue
         for row in column.rows.tolist():
-            values = bytes_of(column.buffer, column[row])
+            values = copy_byte_strings(column.buffer, column[row])
             if key != keys.CLASS_TEXT and len(values) != 1:
                 continue
             invalid = next((value for value in values if not _is_utf8(value)), None)
@@ -242,10 +242,11 @@ def _suggest_key(key: str, absent: Set[str]) -> str | None:
     return by_last_part[similar[0]] if similar else None
 
 
-def _issues(batch: Batch, form: EncodingIssue) -> Iterator[FormProblem]:
-    refused = batch.examples.refused
-    for problem in (*(refused[row] for row in sorted(refused)), *batch.examples.form):
-        if problem.form is form:
+def _issues(batch: Batch, issue: EncodingIssue) -> Iterator[EncodingProblem]:
+    unreadable = batch.examples.unreadable
+    problems = [unreadable[row] for row in sorted(unreadable)]
+    for problem in problems + list(batch.examples.encoding_problems):
+        if problem.issue is issue:
             yield problem
 
 

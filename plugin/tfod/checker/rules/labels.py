@@ -21,7 +21,7 @@ from tfod.checker.rules.registry import (
     rule,
 )
 from tfod.detection import keys
-from tfod.detection.labels.fuzzy_names import folded
+from tfod.detection.labels.fuzzy_names import fold_name
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.sources.resolved import LabelMapFile
 
@@ -124,8 +124,8 @@ def _check_known_text(use: ClassUse) -> Iterator[Finding]:
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
     fuzzy_names = use.label_map.fuzzy_names
-    if not fuzzy_names.same(use.text):
-        nearest = fuzzy_names.nearest(use.text)
+    if not fuzzy_names.find_same(use.text):
+        nearest = fuzzy_names.find_nearest(use.text)
         hint = f", did you mean {nearest!r:.81}" if nearest else ""
         items = use.label_map.items  # there may be a million
         names = [item.class_name for item in items[:_MAX_CLASSES_SHOWN]]
@@ -166,7 +166,7 @@ def _check_text_matches_id(use: ClassUse) -> Iterator[Finding]:
         return
     item = use.label_map.find(use.text)
     # Several items may share a name; the id must belong to one of them.
-    if item is None or use.label in use.label_map.ids_of(use.text):
+    if item is None or use.label in use.label_map.find_ids(use.text):
         return
     other = use.label_map.find_id(use.label)
     other_class = f", which is {other.class_name!r:.81}" if other else ""
@@ -219,7 +219,7 @@ def _check_empty_text(use: ClassUse) -> Iterator[Finding]:
 def _check_spelling(use: ClassUse) -> Iterator[Finding]:
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    name = use.label_map.fuzzy_names.same(use.text)
+    name = use.label_map.fuzzy_names.find_same(use.text)
     if name:
         message = f"class {use.text!r:.81} is {name!r:.81} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
@@ -302,10 +302,12 @@ def _similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonV
     for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
         objects[text or (item.class_name if item else "")] += count
-    in_map = {folded(name) for item in label_map.items for name in (item.name, item.display_name)}
+    in_map = {
+        fold_name(name) for item in label_map.items for name in (item.name, item.display_name)
+    }
     spellings: dict[str, dict[object, str]] = {}
     for text in sorted({*objects, *(item.class_name for item in label_map.items)} - {""}):
-        item, spelling = label_map.find(text), folded(text)
+        item, spelling = label_map.find(text), fold_name(text)
         if item is None and spelling in in_map:
             continue  # LAB011 reports this
         if item is None or len(spelling) > 1:

@@ -15,9 +15,9 @@ from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, Severity, size
 from tfod.checker.rules.registry import dataset_rule, rule
 from tfod.detection import keys
-from tfod.detection.columns import single_values
+from tfod.detection.columns import select_single_values
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
-from tfod.detection.images.source_ids import odd_source_ids
+from tfod.detection.images.source_ids import find_unusual_source_ids
 from tfod.example.wire import Kind
 from tfod.tfrecord.image_names import split_extension
 
@@ -242,7 +242,7 @@ def _check_large_source_id(batch: Batch) -> Iterator[Finding]:
 def _check_no_data(batch: Batch) -> Iterator[Finding]:
     for key in (keys.FILENAME, keys.SOURCE_ID):
         column = batch.detections.column(key, Kind.BYTES)
-        rows, spans = single_values(column)
+        rows, spans = select_single_values(column)
         for index in np.flatnonzero(spans[:, 1] >= _MIN_IMAGE_BYTES).tolist():
             start, length = spans[index].tolist()
             end = start + length
@@ -257,7 +257,7 @@ def _source_id_findings(batch: Batch, kind: int, message: str) -> Iterator[Findi
     """Report the first source id of a kind: 0 for texts, 1 for numbers that float32 rounds."""
     key, rows = _source_id_key(batch), np.flatnonzero(batch.live).tolist()
     source_ids = [batch.detections.source_ids[row] for row in rows]
-    index = odd_source_ids(source_ids)[kind] if key else None
+    index = find_unusual_source_ids(source_ids)[kind] if key else None
     if key and index is not None:
         source_id = source_ids[index] or ""
         yield batch.finding(rows[index], message.format(key, source_id), key, source_id)

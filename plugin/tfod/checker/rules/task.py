@@ -14,8 +14,8 @@ from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, join_names, plural
 from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
-from tfod.detection.labels.fuzzy_names import names_near_labels
-from tfod.detection.losses import listed
+from tfod.detection.labels.fuzzy_names import index_labels
+from tfod.detection.losses import format_counts
 
 if TYPE_CHECKING:
     from tfod.checker.references.cvat_task import Frame
@@ -53,7 +53,7 @@ def _check_labels(result: DatasetResult) -> Iterator[Finding]:
     listed_labels = join_names([*map(repr, sorted(labels))], _MAX_NAMES_SHOWN)
     # LAB014 reports boxes without a class.
     for text in sorted((classes.keys() - {""} | tags.keys()) - labels):
-        near = names_near_labels(labels).nearest(text)
+        near = index_labels(labels).find_nearest(text)
         boxes = [plural(classes[text], "box")] if text in classes else []
         images = [plural(tags[text], "image")] if text in tags else []
         message = f"class {text!r:.81} of {' and '.join(boxes + images)} is not a label of the "
@@ -205,7 +205,7 @@ def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
 def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     lost = Counter(result.task.unsupported_shapes) if result.task else Counter()
     if lost:
-        message = f"import deletes {listed(lost)}, which shards cannot store"
+        message = f"import deletes {format_counts(lost)}, which shards cannot store"
         yield Finding(message=message, value=lost.total())
 
 
@@ -259,7 +259,7 @@ def _check_attributes(result: DatasetResult) -> Iterator[Finding]:
             lacking[name] += count
     if lacking:
         message = "the labels lack attributes of the shards, whose values are lost: "
-        yield Finding(message=message + listed(lacking), value=lacking.total())
+        yield Finding(message=message + format_counts(lacking), value=lacking.total())
 
 
 @dataset_rule(
@@ -276,9 +276,11 @@ def _check_replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
     has_masks = any(result.profile.key_for(keys.MASK) in shard.keys for shard in result.shards)
     hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
     if hidden:
-        message = f"frames whose annotations are lost, because no shard has them: {listed(hidden)}"
+        message = (
+            f"frames whose annotations are lost, because no shard has them: {format_counts(hidden)}"
+        )
         message += HONEYPOTS if "honeypots" in hidden else ""
         yield Finding(message, value=hidden.total())
     if outlines:
-        message = f"shapes become rectangles: {listed(outlines)}"
+        message = f"shapes become rectangles: {format_counts(outlines)}"
         yield Finding(message=message, value=outlines.total())
