@@ -91,7 +91,7 @@ def test_what_it_says_and_writes(run: Run, source: Path, tmp_path: Path) -> None
 def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, source: Path, tmp_path: Path) -> None:
     code, output, _ = run(source, "--dry-run", "--output", tmp_path / "a.json")
     assert code == 0
-    assert output.startswith("2 changes would be made: ") and "2 left\n" in output
+    assert output.startswith("2 changes would be made: ") and "2 would be written\n" in output
     assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
     assert run(source, tmp_path / "out", "--output", tmp_path / "b.json").code == 0
     dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
@@ -188,16 +188,16 @@ def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        ([], "behind SOURCE, or pass --dry-run"),
+        ([], "after SOURCE, or pass --dry-run"),
         (["in"], "is an input"),
         (["in", "--overwrite"], "is an input"),
         (["there"], "there/train.tfrecord already exists; write to another folder"),
-        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord: is a shard"),
+        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord is a shard"),
         (["new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
-        (["new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
+        (["new", "--skip", "TFR004"], "--skip TFR004: unreadable"),
         (["train.txt/new"], "cannot write there"),
-        ([""], "the name of what to write is empty"),
-        (["new", "--output", ""], "the name of what to write is empty"),
+        ([""], "the output path is empty"),
+        (["new", "--output", ""], "the output path is empty"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(

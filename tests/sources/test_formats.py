@@ -93,7 +93,7 @@ def test_the_suggested_command_works(
         assert re.search("no format that is recognized|which tfod does not read", said)
         return
     titles = [FORMATS[one].title for one in expected.split()]
-    assert f"holds {' or '.join(titles)} annotations, no shards" in said
+    assert f"contains {' or '.join(titles)} annotations, no shards" in said
     command = said.partition("type: ")[2]
     assert ("--from" in command) == (len(titles) > 1)
     run(*shlex.split(command)[1:]).succeeded()

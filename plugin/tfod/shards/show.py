@@ -134,7 +134,7 @@ def _rows(shard: Shard, profile: Profile, drawn: DrawnRecords) -> Iterator[tuple
                     continue
                 detections = Detections(ExampleBatch.of(records), profile.field_mapping)
                 drawn.keys |= dict.fromkeys(detections.examples.columns)
-                refused = detections.examples.refused
+                refused = detections.examples.unreadable
                 drawn.unreadable += len(refused)
                 yield from ((detections, row) for row in range(len(records)) if row not in refused)
         except ZipEntryError:
@@ -175,7 +175,7 @@ def _make_card(
         classes=[*labels, *counts],
     )
     colours = [colour for _, colour in classes]
-    return card, partial(draw, sample, tallest=_MAX_HEIGHT, colours=colours, detection=detection)
+    return card, partial(draw, sample, max_height=_MAX_HEIGHT, colours=colours, detection=detection)
 
 
 def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:

@@ -254,7 +254,7 @@ def test_nothing_is_written_to_urls(
     ("arguments", "words"),
     [
         (("repair", "URL", "OUT/r"), "only files on this machine can be repaired"),
-        (("reshard", "URL.zip", "OUT"), "copy it here first, or look at it with: tfod check"),
+        (("reshard", "URL.zip", "OUT"), "download the zip first, or check it with: tfod check"),
         (("describe", "URL/absent*"), "no file matches this pattern"),
     ],
 )
