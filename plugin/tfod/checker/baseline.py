@@ -59,7 +59,7 @@ def read_baseline(path: str) -> Baseline:
     return Baseline(path, counts)
 
 
-def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
+def remove_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
     """Remove the known findings from the datasets, and return the baseline with their number.
 
     All findings must be listed. If there are more of a fingerprint than known, the last are new.

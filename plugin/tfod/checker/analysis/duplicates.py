@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from tfod.checker.finding import Place
+from tfod.checker.finding import Location
 from tfod.detection import keys
 from tfod.detection.columns import select_single_values
 from tfod.example.wire import Kind
@@ -61,10 +61,10 @@ class IndexedBatch(NamedTuple):
             (_pack(detections.filenames), _pack(detections.source_ids)),
         )
 
-    def place(self, row: int, shard: str) -> Place:
+    def locate(self, row: int, shard: str) -> Location:
         """Return the location of a record."""
         name = _unpack(self.texts[0])[row]
-        return Place(shard, self.first + row, int(self.offsets[row]), name or None)
+        return Location(shard, self.first + row, int(self.offsets[row]), name or None)
 
 
 def _pack(names: Sequence[str | None]) -> bytes:
@@ -87,8 +87,8 @@ class Repeat(NamedTuple):
     ``first`` is the first record with the same value, ``image`` the hash of the image, or 0.
     """
 
-    place: Place
-    first: Place
+    location: Location
+    first: Location
     subset: str
     first_subset: str
     source_id: str
@@ -119,7 +119,7 @@ class Duplicates:
         numbers = {name: number for number, name in enumerate(names)}
         self._subsets = np.array([numbers[shard.subset] for shard, _ in self._batches], np.int64)
 
-    def in_subset(self, key: str) -> np.ndarray:
+    def find_repeats(self, key: str) -> np.ndarray:
         """Return the pairs within a subset that share the file name, source id or image."""
         hashes, subsets, rows = self._find_shared(key)
         return _pairs(rows, _starts(hashes, subsets))
@@ -142,7 +142,7 @@ class Duplicates:
         leaked = Counter(shard.subset for shard in self.shards_of(shared[_starts(shared)]))
         # Images that repeat within a subset count once.
         total: Counter[str] = Counter()
-        repeated = self.in_subset(keys.ENCODED)[:, 0]
+        repeated = self.find_repeats(keys.ENCODED)[:, 0]
         total.subtract(shard.subset for shard in self.shards_of(repeated))
         for shard in self._shards:
             total[shard.subset] += shard.images
@@ -161,8 +161,8 @@ class Duplicates:
             first_shard, first_batch, first_row = self._find_record(first)
             images = batch.hashes.get(keys.ENCODED)
             yield Repeat(
-                batch.place(row, shard.name),
-                first_batch.place(first_row, first_shard.name),
+                batch.locate(row, shard.name),
+                first_batch.locate(first_row, first_shard.name),
                 shard.subset,
                 first_shard.subset,
                 _unpack(batch.texts[1])[row],

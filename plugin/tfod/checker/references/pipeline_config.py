@@ -76,7 +76,7 @@ class Setting:
         """Whether it has a control character, because a path was written with backslashes."""
         return any(character < " " for character in str(self.value))
 
-    def set_to(self, value: str | int | bool) -> str:
+    def format_fix(self, value: str | int | bool) -> str:
         """Return a fix with another value: ``Set `model.ssd.num_classes: 3`.``."""
         return f"Set {Setting(self.path, value)}."
 
@@ -142,7 +142,7 @@ class TrainingConfig:
         files = (file for reader in self.readers for file in reader.files.values())
         return list(dict.fromkeys(files))
 
-    def lost_paths(self) -> Iterator[tuple[Setting, str]]:
+    def find_missing_paths(self) -> Iterator[tuple[Setting, str]]:
         """Yield the paths that match no file on this computer, and the reason."""
         shards = (path for reader in self.readers for path in reader.paths)
         for path in (*shards, *self.label_maps):
