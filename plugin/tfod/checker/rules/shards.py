@@ -216,7 +216,7 @@ class _NumberedSet:
 
     name: str
     folder: str
-    by_itself: bool
+    is_single: bool
     totals: dict[int, str] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
     paths: list[str] = field(default_factory=list)
@@ -225,7 +225,7 @@ class _NumberedSet:
 def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
     found: dict[tuple[str, str], _NumberedSet] = {}
     for shard in result.dataset.shards:
-        parts = shard.numbered
+        parts = shard.numbered_name
         if parts is None:
             continue
         file, folder = name_of(shard.path if shard.entry else shard.name), folder_of(shard.path)
@@ -233,7 +233,7 @@ def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
         name = os.path.join(above, parts.stem)
         if shard.entry:
             name = shard.name.removesuffix(f":{shard.entry.shown}")
-        new = _NumberedSet(name, folder, shard.by_itself)
+        new = _NumberedSet(name, folder, shard.is_single)
         one = found.setdefault((folder, parts.stem), new)
         one.totals.setdefault(parts.total or 0, file)
         one.numbers.add(parts.number or 0)
@@ -251,7 +251,7 @@ def missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """The names count to a number, and so many are not there; of many the first are named."""
     left = MAX_MISSING
     for own in _numbered_sets(result):
-        if len(own.totals) > 1 or (own.by_itself and len(own.paths) == 1):
+        if len(own.totals) > 1 or (own.is_single and len(own.paths) == 1):
             continue
         names = find_missing(own.paths, left)
         # It may be that not all were to be checked.
@@ -321,7 +321,7 @@ def different_keys(result: DatasetResult) -> Iterator[Finding]:
 def different_label_maps(result: DatasetResult) -> Iterator[Finding]:
     """An id or a name means different things in two label maps."""
     names = dict.fromkeys(one.label_map for one in result.shards if one.label_map)
-    maps = {name: one for name in names if (one := result.label_map_of(name)) is not None}
+    maps = {name: one for name in names if (one := result.get_label_map(name)) is not None}
     (first_name, first), *others = maps.items() or [("", LabelMap())]
     for name, other in others:
         for item in other.items:

@@ -11,7 +11,7 @@ from tfod.detection.problems import READ
 from tfod.sources.format_recognition import (
     FORMATS,
     SourceFiles,
-    convert_command,
+    format_convert_command,
     recognize_annotations,
 )
 from tfod.sources.other_tools import find_other_tool
@@ -52,7 +52,7 @@ def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
             stops = content.damage is not None or is_shard or id(one) in lost.values()
             yield Finding(
                 message=one.cause,
-                shard=archive.name_of(one.entry),
+                shard=archive.display_name(one.entry),
                 value=printable(one.entry.name) if one.entry and is_name else None,
                 case="" if stops else READ,
             )
@@ -119,17 +119,17 @@ def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
             case = READ if shard.is_whole else ""
             yield Finding(message=shard.damage, shard=shard.name, case=case)
     for archive in result.dataset.zips:
-        for entry in archive.others:
+        for entry in archive.other_entries:
             try:
                 with entry.open() as stream:
                     while stream.read(_READ_STEP):
                         pass
             except ZipEntryError as error:
-                name = archive.name_of(entry)
+                name = archive.display_name(entry)
                 yield Finding(message=error.reason, shard=name, case=READ)
             except OSError as error:
                 message = f"cannot be read: {error.strerror or error}"
-                yield Finding(message=message, shard=archive.name_of(entry))
+                yield Finding(message=message, shard=archive.display_name(entry))
 
 
 @dataset_rule(
@@ -154,12 +154,12 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."
             if is_here:
-                command = convert_command(name, recognized)
+                command = format_convert_command(name, recognized)
                 fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
         elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
             other, menus = tool.title, [tool.cvat_title]
             message = f"this zip holds {other}, not TFRecord"
-            fix = f"For shards: {tool.next_step(name, listed)}"
+            fix = f"For shards: {tool.suggest_next_step(name, listed)}"
         elif nested := _nested(archive):
             message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
@@ -181,12 +181,12 @@ def nested_archive(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         for entry in _nested(archive):
             message = "it is an archive itself and was not looked into"
-            yield Finding(message=message, shard=archive.name_of(entry))
+            yield Finding(message=message, shard=archive.display_name(entry))
 
 
 def _nested(archive: Zip) -> list[ZipEntry]:
     return [
         one
-        for one in archive.others
+        for one in archive.other_entries
         if one.inside.lower().endswith(_ARCHIVES) and not is_hidden(one.inside)
     ]
