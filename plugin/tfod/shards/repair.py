@@ -223,9 +223,8 @@ class _Run:
             text = self._texts.setdefault(label_map, _read_content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
             copy = file._replace(name=label_map, path=path)  # may also be a labels.txt
-            self._new_maps[label_map] = (
-                copy if file.label_map else copy.decode(text, label_map, path)
-            )
+            new_map = copy if file.label_map else copy.decode(text, label_map, path)
+            self._new_maps[label_map] = new_map
         return Shard(
             self._name(target),
             os.path.join(self._output, target),
