@@ -206,7 +206,7 @@ class _NumberedSet:
     Attributes:
         name: stem with the folder, or the zip that contains it, for reports.
         folder: folder of the shards.
-        by_itself: whether the first shard was passed as a file.
+        is_single: whether the first shard was passed as a file.
         totals: one file name per total.
         numbers: numbers of the existing shards.
         paths: paths of the shards.
