@@ -393,7 +393,7 @@ def test_segmentation_is_not_checked(
     deeplab |= {**image("a.jpg", 20, 40), "image/encoded": plain_image((40, 20))}
     shard = write_shard(tmp_path, "x", *[encode(deeplab)] * 30)
     refused = check(shard, *options).refused()
-    assert refused.startswith(f"tfod: {shard}: holds masks of whole images and no boxes, ")
+    assert refused.startswith(f"tfod: {shard}: contains masks of whole images and no boxes, ")
     assert check(shard, "--profile", "tf_detection_api").code in (0, 1)
     # Beside others, whose report is wanted, it is a finding.
     beside = write_shard(tmp_path / "other", "y", training("a.jpg"))
@@ -412,8 +412,8 @@ def test_a_misspelt_box_key_is_named_and_all_else_is_checked(
     assert report["profile"]["name"] == "cvat"
     found = {one["code"]: one for one in report["findings"]}
     assert "0 ymin" in found["BOX001"]["message"]
-    assert "image/object/bbox/ymin is missing: did you mean" in found["EXA008"]["message"]
-    assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin in place of ")
+    assert "did you mean image/object/bbox/ymin, which is missing?" in found["EXA008"]["message"]
+    assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin instead of ")
     assert report["counts"]["records"] == 1 and "EXA010" not in found
 
 

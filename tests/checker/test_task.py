@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.analysis.result import DatasetResult, ShardResult
-from tfod.checker.finding import Findings, Place
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.finding import Findings, Location
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.checker.references.cvat_task import Frame, Task, load_task
 from tfod.checker.rules.registry import run_rules
-from tfod.detection.labels.fuzzy_names import names_near_labels
+from tfod.detection.labels.fuzzy_names import index_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
 from tfod.sources.resolved import Dataset
@@ -112,13 +112,13 @@ def task_of(*names: str, size: tuple[int, int] = (100, 200), **options: bool) ->
 def row_of(
     name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1
 ) -> ImageRow:
-    return ImageRow(Place("train.record", number, 0, name), name, *size, boxes)
+    return ImageRow(Location("train.record", number, 0, name), name, *size, boxes)
 
 
 def checked(
     task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    levels = {name: one for name, one in levels_of().items() if name[:3] == "TSK"}
+    levels = {name: one for name, one in resolve_levels().items() if name[:3] == "TSK"}
     uses = Counter({(text, None): count for text, count in (classes or {}).items()})
     result = DatasetResult(Dataset(""), READY["cvat"], Findings(1000, levels), task=task)
     result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
@@ -163,7 +163,9 @@ class TestLoading:
         task = load_task(cvat_xml=path)
         assert task.frames is None
         found = checked(task, [row_of("a.jpg")], {"person": 1})
-        assert found == [("TSK007", f"{path} names no frames, so that images were not compared")]
+        assert found == [
+            ("TSK007", f"{path} has no frame names, so images were not compared with the task")
+        ]
         folder = Path(path).parent
         write("x/a.jpg", plain_image((20, 10)))
         assert load_task(cvat_xml=path, images=str(folder)).without_frames is None
@@ -251,7 +253,7 @@ class TestBadInput:
             ('[\n{"name": "cat",}]', "line 2"),
             ('{"name": "cat"}', "not a list of labels"),
             ('["cat"]', "not a list of labels"),
-            ("[]", "lists no label"),
+            ("[]", "lists no labels"),
             ("[" * 100_000, "labels.json"),
             (b'["\xff"]', "UTF-8"),
             ("[" + "1" * 5000 + "]", "labels.json"),
@@ -267,7 +269,7 @@ class TestBadInput:
         for options in ({"cvat_xml": nowhere}, {"cvat_labels": nowhere}, {"images": nowhere}):
             with pytest.raises(TfodError, match="nowhere"):
                 load_task(**options)
-        with pytest.raises(TfodError, match="holds no images"):
+        with pytest.raises(TfodError, match="contains no images"):
             load_task(images=str(tmp_path))
         with pytest.raises(TfodError, match="cannot be read"):
             load_task(cvat_xml=str(tmp_path))
@@ -290,7 +292,7 @@ class TestBadInput:
     def test_a_bomb_is_called_one(self, tmp_path: Path, inside: str) -> None:
         path = write_bomb(tmp_path / "bomb.zip", inside, b"<a b='%s'/>" % (b"x" * 990), 21)
         assert path.stat().st_size < 100_000
-        with pytest.raises(TfodError, match="times are allowed"):
+        with pytest.raises(TfodError, match="the maximum is"):
             load_task(cvat_xml=str(path))
 
     @pytest.mark.parametrize("inside", ["<image>", "<image><points>", "<track>"])
@@ -393,21 +395,22 @@ VIDEO = Task(frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in ran
             for name in ("images/A.jpg", "a .jpg", "night/a.jpeg")
         ),
         (task_of(*TASK), [row_of("1.jpg")],
-         ["TSK003 image '1.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'"]),
+         ["TSK003 no frame has the name of image '1.jpg', which is attached to frame 1, "
+          "'day/b.jpg'"]),
         (VIDEO, [row_of("frame_000000.jpg"), row_of("frame_000020.PNG")], []),
         (VIDEO, [row_of("frame_000001.jpg"), row_of("frame_000003")],
          [f"TSK002 image 'frame_000003' {NONE}",
-          "TSK003 image 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
-          "'frame_000010' for the digits after its sixth letter"]),
+          "TSK003 no frame has the name of image 'frame_000001.jpg', which is attached to frame 1, "
+          "'frame_000010' because of the digits after its sixth letter"]),
         (task_of(*TASK), [row_of("day/a.jpg", size=(50, 200)), row_of("day/b.jpg", 1, (200, 100))],
          ["TSK004 image is 200x50, frame 'day/a.jpg' is 200x100",
-          "TSK004 image is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
-          "orientation does"]),
+          "TSK004 image is 100x200, frame 'day/b.jpg' is 200x100: one of them is rotated, as by an "
+          "EXIF orientation"]),
         # Of which one size is not known.
-        (task_of(*TASK), [ImageRow(Place(), "day/a.jpg", None, None, 1)], []),
+        (task_of(*TASK), [ImageRow(Location(), "day/a.jpg", None, None, 1)], []),
         (Task(frames=(Frame("a.jpg", 0, None, None),)), [row_of("a.jpg")], []),
         (task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4)],
-         ["TSK006 image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)"]),
+         ["TSK006 image 'a.png' matches frame 'a.jpg', as does 'a.jpg' (train.record, record 3)"]),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_frame(task: Task, rows: Sequence[ImageRow], said: Sequence[str]) -> None:
@@ -418,7 +421,7 @@ def test_what_is_said_of_a_frame(task: Task, rows: Sequence[ImageRow], said: Seq
 def test_frames_that_get_no_annotation_are_counted_and_named() -> None:
     found = checked(task_of(*TASK), [row_of("day/a.jpg"), row_of("day/b.jpg", 1, boxes=0)])
     message = (
-        "2 of the task's 3 frames get no annotation: 1 without a record (night/c.v1.jpg), "
+        "2 of the task's 3 frames get no annotations: 1 without a record (night/c.v1.jpg), "
         "1 with a record without boxes (day/b.jpg)"
     )
     assert found == [("TSK005", message)]
@@ -459,7 +462,7 @@ def test_a_class_that_is_no_label_of_the_task() -> None:
     ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
 )
 def test_the_label_that_is_meant(text: str, near: str | None) -> None:
-    assert names_near_labels(frozenset({"cat", "dog"})).nearest(text) == near
+    assert index_labels(frozenset({"cat", "dog"})).find_nearest(text) == near
 
 
 @pytest.mark.parametrize("name", ["e/x{:06d}.jpg", "d/{:06d}.jpg"], ids=["none", "all"])

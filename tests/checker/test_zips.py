@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.check import check_sources
 from tfod.checker.finding import Finding, Findings
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import run_rules
 from tfod.sources.resolved import Dataset, File
-from tfod.sources.zips import zip_dataset
+from tfod.sources.zips import resolve_zip
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
@@ -67,9 +67,9 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
     path.write_bytes(data)
     read: dict[str, bytes] = {}
     limits = limits or ZipLimits()
-    dataset = zip_dataset(File.at(str(path), "a.zip"), limits)
+    dataset = resolve_zip(File.at(str(path), "a.zip"), limits)
     families = ("ZIP", "SET", "TFR")
-    levels = {name: one for name, one in levels_of().items() if name[:3] in families}
+    levels = {name: one for name, one in resolve_levels().items() if name[:3] in families}
     result = DatasetResult(dataset, READY["cvat"], Findings(1000, levels))
     for shard in dataset.shards:
         try:
@@ -98,7 +98,7 @@ def test_an_export_of_cvat_is_clean(check: Check, shard: bytes, method: int) -> 
     (only,) = checked.dataset.shards
     assert (only.name, only.subset) == ("a.zip:default.tfrecord", "default")
     assert only.label_map == "a.zip:label_map.pbtxt" and only.size == len(shard)
-    others = [one.name for one in checked.dataset.zips[0].others]
+    others = [one.name for one in checked.dataset.zips[0].other_entries]
     assert others == [name for name, _ in files[1:]]
     again = pickle.loads(pickle.dumps(only))
     with again.open() as stream:
@@ -165,10 +165,10 @@ def test_names_are_shown_in_their_script_with_the_rest_escaped() -> None:
     ("data", "output"),
     [
         (b"", "it is empty (0 bytes)"),
-        (b"hello", "it has no directory of a zip"),
+        (b"hello", "it has no zip directory"),
         (b"<html><body>404", "it is not a zip but an HTML page"),
         (b"\x1f\x8b\x08", "it is not a zip but a gzip file"),
-        (forge(Item("a", b"x"))[:-22], "it begins as a zip and was cut off"),
+        (forge(Item("a", b"x"))[:-22], "it is a truncated zip"),
         (forge()[:12] + b"\xff\0" + forge()[14:], "its directory is damaged"),
         (b"x" * 46 + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, 46, 0, 0), "is damaged"),
         (as_zip64(forge(), size=1 << 63), "its directory is damaged"),
@@ -210,9 +210,9 @@ def test_zip002(check: Check, name: str) -> None:
     [
         ("a.record", "a.record", "entries 0 and 1 have this name", 1),
         ("a.record", "./a.record", "entries 0 and 1 have this name", 1),
-        ("a.record", "A.record", "differs from a.record only by case", 2),
-        ("é.record", "e\u0301.record", "how accents are encoded", 2),
-        ("STRASSE.record", "straße.record", "only by case", 2),
+        ("a.record", "A.record", "differs from a.record only in case", 2),
+        ("é.record", "e\u0301.record", "encoding of accents", 2),
+        ("STRASSE.record", "straße.record", "only in case", 2),
         ("a.record", "a.record/", "entries 0 and 1 have this name", 1),
     ],
 )
@@ -240,7 +240,7 @@ FIVE = forge(*(Item(f"{number}.record", frame(b"")) for number in range(5)))
     ("data", "limits", "said", "kept"),
     [
         (quoting_zip(), {}, ["its data overlap the entry 1.record by"] + [""] * 3, ["4.record"]),
-        (forge(Item("a.record", bytes(20 * MIB))), {}, ["200 times are allowed"], []),
+        (forge(Item("a.record", bytes(20 * MIB))), {}, ["the maximum is 200 times"], []),
         (FIVE, {"entries": 4}, ["it has more than 4 entries; none was read"], []),
         (FIVE, {"directory_bytes": 120}, [""], []),
         (FIVE, {"entries": 5}, [], [f"{number}.record" for number in range(5)]),
@@ -266,20 +266,26 @@ PACKED = deflate(DATA)
     ("item", "said"),
     [
         (Item("a.record", b"x", start=0xFFFFFFF0), "no entry begins at byte 4294967280"),
-        (Item("a.record", b"x", own_name=b"c.record"), "its own header calls it c.record"),
-        (Item("a.record", b"x", own_name=b"a.record2"), "its own header calls it"),
+        (
+            Item("a.record", b"x", own_name=b"c.record"),
+            "its local header has a different name: c.record",
+        ),
+        (Item("a.record", b"x", own_name=b"a.record2"), "its local header has a different name"),
         *(
             (Item("a.record", DATA, method=method, **change), said)
             for method in (0, 8)
             for change, said in (
                 ({"crc": 7}, "its CRC-32 is not 00000007"),
-                ({"size": 3}, "its CRC-32 is not|of the 3 bytes it declares"),
-                ({"size": 1000}, "of the 1000 bytes it declares"),
+                ({"size": 3}, "its CRC-32 is not|of 3 declared bytes"),
+                ({"size": 1000}, "of 1000 declared bytes"),
             )
         ),
         (Item("a.record", DATA, packed=b"\xff" * 40), "are damaged after 0 bytes"),
-        (Item("a.record", DATA, packed=PACKED[:-3]), r"it ends after [1-9]\d* of the 400 bytes"),
-        (Item("a.record", DATA, packed=b""), "it ends after 0 of the 400 bytes"),
+        (
+            Item("a.record", DATA, packed=PACKED[:-3]),
+            r"it ends after [1-9]\d* of 400 declared bytes",
+        ),
+        (Item("a.record", DATA, packed=b""), "it ends after 0 of 400 declared bytes"),
         # A bomb that looks like none.
         (Item("a.record", packed=deflate(bytes(20 * MIB)), size=100), ""),
     ],
@@ -295,7 +301,7 @@ def test_zip012(check: Check, shard: bytes, item: Item, said: str) -> None:
 
 
 def test_zip013(check: Check) -> None:
-    assert check(forge()).messages("ZIP013") == ["it has no files in it"]
+    assert check(forge()).messages("ZIP013") == ["the zip contains no files"]
     checked = check(real_zip([("a.jpg", b""), ("label_map.pbtxt", LABEL_MAP)]))
     assert checked.messages("ZIP013") == ["none of its 2 files is a TFRecord shard"]
 
@@ -307,7 +313,7 @@ def test_zip013_names_other_formats(check: Check) -> None:
     ]
     (finding,) = check(real_zip(files)).findings
     assert (finding.code, finding.value) == ("ZIP013", "CSV or CVAT for images")
-    assert finding.message == "this zip holds CSV or CVAT for images annotations, not TFRecord"
+    assert finding.message == "the zip contains CSV or CVAT for images annotations, not TFRecord"
     assert finding.fix == (
         "To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export TFRecord 1.0 "
         "instead, or convert the zip with tfod convert."

@@ -19,10 +19,10 @@ from tfod.detection.features.field_mapping import (
     classification_field_mapping,
 )
 from tfod.detection.labels.label_map import LabelMapItem
-from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
+from tfod.detection.labels.labels_file import format_labels, read_classes, read_labels
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.sources.layouts import layout_of_batch
+from tfod.sources.layouts import find_batch_layout
 from tfod.sources.reading import decode_detection
 from tfod.tfrecord.shard_sets.shard_names import recipe_file_names, stated_name
 
@@ -209,11 +209,11 @@ class TestRecognition:
         assert classification_field_mapping(kinds(features)) is None
 
     def test_keras(self) -> None:
-        assert layout_of_batch(example(keras()).batch).name == "keras_coco"
+        assert find_batch_layout(example(keras()).batch).name == "keras_coco"
         for key in ("image", "bbox", "category_id"):
             features = {k: v for k, v in keras().items() if k != key}
-            assert layout_of_batch(example(features).batch).name != "keras_coco"
-        assert layout_of_batch(example(keras(bbox=[1, 2, 3, 4])).batch).name != "keras_coco"
+            assert find_batch_layout(example(features).batch).name != "keras_coco"
+        assert find_batch_layout(example(keras(bbox=[1, 2, 3, 4])).batch).name != "keras_coco"
 
     def test_the_ready_ones_are_those_of_their_features(self) -> None:
         from tfod.detection.features.schema import PROFILES
@@ -231,7 +231,7 @@ class TestWriting:
             (name,) = recipe_file_names(subset, 1, 7)
             assert os.sep not in name and stated_name(f"x/{name}").records == 7
         assert recipe_file_names("t", 101, 100 * 4096 + 1)[100] == "t_100-1.tfrec"
-        with pytest.raises(TfodError, match="give it another name"):
+        with pytest.raises(TfodError, match="rename the subset"):
             recipe_file_names("file", 1, 1)
 
     def test_an_image_that_is_none_has_three_channels(self) -> None:
@@ -275,7 +275,7 @@ class TestLabelsFile:
 
     def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
         items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))
-        (tmp_path / "labels.txt").write_text(labels_text(items), "utf-8")
+        (tmp_path / "labels.txt").write_text(format_labels(items), "utf-8")
         assert read_labels(tmp_path / "labels.txt")[0].items == items
         with pytest.raises(LabelMapError, match="has a line break"):
-            labels_text([LabelMapItem(1, "a\nb")])
+            format_labels([LabelMapItem(1, "a\nb")])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from tfod.checker.reporters.drawing import class_colour
+from tfod.checker.reporters.drawing import choose_class_colour
 from tfod.checker.reporters.html import Card, render_cards
 from tfod.detection import keys
 from tfod.detection.images.mask_images import encode_mask_png
@@ -42,7 +42,7 @@ from tests.records import encode
 from tests.zip_forge import real_zip
 
 PLACEHOLDER = 'fill="#6e737b"'
-CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
+CAT, DOG = choose_class_colour("cat", 1), choose_class_colour("dog", 2)
 
 
 PNG = {"encoded": plain_image((320, 240), kind="PNG"), "height": 240, "width": 320}
@@ -131,9 +131,13 @@ def test_classes_by_id_and_labels_of_the_whole_image(tmp_path: Path) -> None:
 
 
 def test_colours_stay_and_white_can_be_read_on_them() -> None:
-    assert class_colour("cat", 1) == CAT
-    assert class_colour("кот", None) == class_colour("кот", None) != class_colour("cat", None)
-    found = [ImageColor.getrgb(class_colour("", label)) for label in range(1, 9)]
+    assert choose_class_colour("cat", 1) == CAT
+    assert (
+        choose_class_colour("кот", None)
+        == choose_class_colour("кот", None)
+        != choose_class_colour("cat", None)
+    )
+    found = [ImageColor.getrgb(choose_class_colour("", label)) for label in range(1, 9)]
     apart = [np.abs(np.subtract(a, b)).sum() for n, a in enumerate(found) for b in found[:n]]
     assert min(apart) > 60
     for red, green, blue in found:
@@ -194,7 +198,7 @@ def source(tmp_path: Path) -> Path:
 def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path: Path) -> None:
     sheet = tmp_path / f"sheet.{ending}"
     printed = show(source, "-o", sheet)
-    assert printed.succeeded() == "tfod: 1 damaged record skipped; tfod check lists them\n"
+    assert printed.succeeded() == "tfod: 1 damaged record skipped; run tfod check to list them\n"
     assert printed.out.startswith(f"{sheet}: 2 records, 4 boxes; label map: ")
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>")
@@ -205,7 +209,7 @@ def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["-o", "x.png"], "it is an HTML page; let its name end in .html"),
+        (["-o", "x.png"], "the output is an HTML page; use the extension .html"),
         (["-o", "x.html", "--class", "cow"], "class 'cow'; existing classes: 'cat', 'd"),
         (["-o", "x.html", "--records", "9"], "--records 9: the last record is 2"),
         (["-o", "x.html", "--label-map", "nope"], "nope: no such label map"),
@@ -253,7 +257,7 @@ def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
     how = ("--profile", tmp_path / "my.json")
     assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html", *how).code == 0
     page = (tmp_path / "x.html").read_text()
-    assert class_colour("cat", None) in page and PLACEHOLDER not in page
+    assert choose_class_colour("cat", None) in page and PLACEHOLDER not in page
 
 
 @pytest.mark.parametrize(

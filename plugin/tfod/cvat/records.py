@@ -16,7 +16,7 @@ from tfod.checker.finding import join_names, plural
 from tfod.checker.references.cvat_task import Frame, Task
 from tfod.checker.references.frames import Matcher
 from tfod.detection import keys
-from tfod.detection.box_geometry import PixelBox, corners_in_pixels
+from tfod.detection.box_geometry import PixelBox, to_pixel_corners
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import (
@@ -144,14 +144,14 @@ def match_frames(
         TfodError: a record matches no frame, or no record matches a frame of ``target``.
     """
     frames = task.frames or ()
-    numbers = {frame.number for frame in frames} if task.own is None else task.own
+    numbers = {frame.number for frame in frames} if task.job_frames is None else task.job_frames
     names = (name or "" for *_, batch in _batches(path, label_map) for name in batch.filenames)
     matcher = Matcher(task, names)
     skipped = matched = 0
     for subset, shard, shard_map, batch in _batches(path, label_map):
         for number, name in enumerate(batch.filenames):
             location = f"{shard}, record {batch.examples.records.first + number}"
-            index = matcher.place(name or "", location)
+            index = matcher.match(name or "", location)
             if index is None or frames[index].number not in numbers:
                 skipped += 1  # not decoded, since it may be damaged
                 yield None
@@ -324,7 +324,7 @@ def datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
 
 def _to_pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
     """Convert boxes to pixels, clamped to the image as CVAT's own importers do."""
-    _, corners = corners_in_pixels(boxes, size)
+    _, corners = to_pixel_corners(boxes, size)
     return [
         (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
     ]

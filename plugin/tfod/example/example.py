@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.example_batch import Column, ExampleBatch, bytes_of
+from tfod.example.example_batch import Column, ExampleBatch, copy_bytes
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -24,9 +24,9 @@ class Example:
     __slots__ = ("_columns", "batch", "row")
 
     def __init__(self, batch: ExampleBatch, row: int) -> None:
-        refusal = batch.refusal(row)
-        if refusal is not None:
-            raise refusal
+        error = batch.parse_error(row)
+        if error is not None:
+            raise error
         self.batch = batch
         self.row = row
         self._columns: dict[str, Column] | None = None
@@ -37,7 +37,7 @@ class Example:
         return cls(ExampleBatch.of(RecordBatch.of(record, shard)), 0)
 
     @classmethod
-    def rows_of(cls, batch: ExampleBatch) -> Iterator[Example]:
+    def iter_rows(cls, batch: ExampleBatch) -> Iterator[Example]:
         """Yield the records of a batch; RecordError if one is not a ``tf.train.Example``."""
         return (cls(batch, row) for row in range(len(batch)))
 
@@ -87,17 +87,17 @@ class Example:
         return column.kind if column else None
 
     def floats(self, key: str) -> np.ndarray:
-        """Return a float_list, float32 (n,), or nothing; RecordError if the type is wrong."""
+        """Return a float_list as float32, empty if missing; RecordError if the type is wrong."""
         return self._values(key, Kind.FLOAT)
 
     def ints(self, key: str) -> list[int]:
-        """Return an int64_list, or nothing; RecordError if the type is wrong."""
+        """Return an int64_list, empty if missing; RecordError if the type is wrong."""
         values: list[int] = self._values(key, Kind.INT64).tolist()
         return values
 
     def byte_strings(self, key: str) -> list[bytes]:
-        """Return a copied bytes_list, or nothing; RecordError if the type is wrong."""
-        return bytes_of(self.buffer, self._values(key, Kind.BYTES))
+        """Return a copied bytes_list, empty if missing; RecordError if the type is wrong."""
+        return copy_bytes(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:
         """Return the number of values of a feature; 0 if the key is missing."""

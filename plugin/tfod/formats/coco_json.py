@@ -21,7 +21,7 @@ from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.documents import quoted, read_json
 from tfod.formats.reading.objects import SourceClasses
 from tfod.sources.format_recognition import COCO_ROBOFLOW_FILE
-from tfod.tfrecord.shard_sets.shard_names import subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import to_subset
 
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
@@ -94,7 +94,7 @@ def subset_of(path: str) -> str:
         return os.path.basename(folder)
     # One prefix at most: a subset's name may begin with another.
     prefix: str = next(filter(name.startswith, _PREFIXES), "")
-    return subset_of_stem(os.path.splitext(name)[0].removeprefix(prefix))
+    return to_subset(os.path.splitext(name)[0].removeprefix(prefix))
 
 
 def _image_folders(path: str, subset: str, named: str | None) -> tuple[str, ...]:

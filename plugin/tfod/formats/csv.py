@@ -26,7 +26,7 @@ from tfod.formats.reading.documents import open_text, parse_number, reading
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
 from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
 from tfod.sources.format_recognition import CSV_COLUMNS, SourceFiles, find_csv_files
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset, subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import to_stem, to_subset
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[4:]
@@ -59,14 +59,14 @@ def read(source: str, options: Options) -> Dataset:
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
     problems, above = ConversionProblems(options), os.path.dirname(every[0])
-    for other in sorted({*map(found.path, found.ending_with(".csv"))}.difference(every)):
+    for other in sorted({*map(found.path, found.with_extensions(".csv"))}.difference(every)):
         problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
     named = {}
     for stem, path in stems.items():
         # train_labels, as xml_to_csv.py calls it, is train, where that is no file's name.
         plain = stem.removesuffix("_labels")
-        named[subset_of_stem(stem if plain in stems else plain or stem)] = path
+        named[to_subset(stem if plain in stems else plain or stem)] = path
     files = chosen(named, options.subset, source)
     images = {subset: read_detection_csv(one, problems) for subset, one in files.items()}
     names = {
@@ -230,7 +230,7 @@ class Writer(FormatWriter):
     LISTS_CLASSES = False
 
     def begin(self, subset: str) -> None:
-        path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
+        path = os.path.join(self.folder, to_stem(subset) + ".csv")
         self.documents.append(path)
         self._write(path, (",".join(COLUMNS) + "\n").encode())
 
@@ -239,7 +239,7 @@ class Writer(FormatWriter):
         classes = label_map.class_names
         sides = (digits(side, DECIMALS).T.tolist() for side in images.in_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
-        path = os.path.join(self.folder, stem_of_subset(images.subset) + ".csv")
+        path = os.path.join(self.folder, to_stem(images.subset) + ".csv")
         with open(path, "a", encoding="utf-8", errors="replace", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             for row, name in enumerate(names):

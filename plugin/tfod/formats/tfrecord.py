@@ -14,10 +14,10 @@ import numpy as np
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.exif_rotation import orientation_of
-from tfod.detection.images.image import UPRIGHT, format_name
+from tfod.detection.images.exif_rotation import read_orientation
+from tfod.detection.images.image import UPRIGHT, find_format
 from tfod.detection.images.mask_images import encode_mask_png, fill_box, is_box_png, png_size
-from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
+from tfod.detection.images.source_ids import SourceIdNumbers, find_last_number
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -28,16 +28,12 @@ from tfod.formats.options import CompleteShard, ConversionProblems, OddBoxes, Op
 from tfod.formats.reading.files import Frame, to_output_frame
 from tfod.formats.reading.images_of_records import ImagesOfRecords
 from tfod.sources.label_map_search import LABEL_MAP_FILE
-from tfod.sources.layouts import OD_API, no_objects_sentence
+from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet, missing_shards, shards_by_subset
-from tfod.tfrecord.shard_sets.shard_names import (
-    numbered_file_names,
-    parse_shard_name,
-    subset_of_stem,
-)
+from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shard_name, to_subset
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _AROUND = 12  # characters before and behind the bytes that are not text
@@ -86,12 +82,12 @@ def read(source: str, options: Options) -> Dataset:
                 yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
 
     def finish(images: int, objects: int) -> Sequence[str]:
-        unexplained = classes.unexplained()
+        unexplained = classes.describe_unknown_ids()
         if unexplained and options.odd_boxes is not OddBoxes.KEEP:
             fix = "correct them, or name the label map of the ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
         mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
-        lost = [no_objects_sentence(found_keys, mappings)] if mappings else []
+        lost = [describe_missing_objects(found_keys, mappings)] if mappings else []
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)
@@ -122,7 +118,7 @@ def _upright(
     if not options.upright:
         return found
     if isinstance(found, list):
-        return [_turned(one, orientation_of(one.encoded), options, problems)
+        return [_turned(one, read_orientation(one.encoded), options, problems)
                 if one.encoded else one for one in found]  # fmt: skip
     if found.mapping.encoded is None:
         return found
@@ -130,7 +126,7 @@ def _upright(
     turned = {
         row: turn
         for row in np.flatnonzero(spans[:, 1] > spans[:, 0]).tolist()
-        if (turn := orientation_of(buffer[slice(*spans[row].tolist())])) != UPRIGHT
+        if (turn := read_orientation(buffer[slice(*spans[row].tolist())])) != UPRIGHT
     }
     if not turned:
         return found
@@ -172,7 +168,7 @@ class Writer(FormatWriter):
         self._name = name
         self._writers: dict[str, ShardSetWriter] = {}
         ids, self._largest = dataset.source_ids, options.largest_source_id
-        self._numbers = itertools.count(last_before_free(ids, self._largest))
+        self._numbers = itertools.count(find_last_number(ids, self._largest))
 
     @classmethod
     def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
@@ -194,14 +190,14 @@ class Writer(FormatWriter):
             folder, name = os.path.split(target)
             folder = folder or "."
 
-        def shards_there(subset: str) -> list[str]:
+        def find_existing(subset: str) -> list[str]:
             return shards_by_subset(folder).get(subset, [])
 
         with OutputFolder(
             folder,
             dataset.sources,
             options.overwrite,
-            shards_there=shards_there if is_shard else None,
+            find_existing=find_existing if is_shard else None,
         ) as output:
             return cls(output, folder, name, dataset, options).write_all(
                 dataset, os.path.dirname(target) if is_shard else target
@@ -218,7 +214,7 @@ class Writer(FormatWriter):
     def begin(self, subset: str) -> None:
         one = parse_shard_name(self._name)
         self._writers[subset] = self._output.add_subset(
-            subset if one is None else subset_of_stem(one.stem),
+            subset if one is None else to_subset(one.stem),
             ShardLayout(num_shards=self._options.num_shards),
             None if one is None else functools.partial(numbered_file_names, self._name),
         )
@@ -275,7 +271,7 @@ class Writer(FormatWriter):
             one,
             height=height or None,
             width=width or None,
-            format=format_name(encoded, one.filename or "") or one.format,
+            format=find_format(encoded, one.filename or "") or one.format,
             sha256=digest,
             encoded=encoded,
             masks=one.masks and self._masks(one, (height, width)),

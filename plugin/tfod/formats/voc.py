@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.box_geometry import PixelBox, enclosing_points
+from tfod.detection.box_geometry import PixelBox, enclose_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
@@ -38,7 +38,7 @@ from tfod.formats.reading.objects import (
 )
 from tfod.sources.format_recognition import ANNOTATION_FOLDERS
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _YEARS = ("VOC2007", "VOC2012")
 _IMAGES = ("JPEGImages", "images")  # VOC's own; that of raccoon, kangaroo and most others
@@ -302,7 +302,7 @@ def _box(
     if corners is not None and corners.find(_CORNERS[0]) is not None:
         problems.add(ROTATED, place)
         points = [number_in(corners, one, path, finite=False) for one in _CORNERS]
-        return enclosing_points(points), None
+        return enclose_points(points), None
     if corners is not None:
         # Numbers that are not finite are taken, to be checked with all boxes.
         left, top, right, bottom = (number_in(corners, one, path, finite=False) for one in _SIDES)
@@ -377,7 +377,7 @@ class Writer(FormatWriter):
 
     def _list(self, subset: str, lines: str) -> None:
         """Add lines to the list of a subset."""
-        path = os.path.join(self.folder, _LISTS, stem_of_subset(subset) + _LIST)
+        path = os.path.join(self.folder, _LISTS, to_stem(subset) + _LIST)
         self._write(path, lines.encode("utf-8", "surrogateescape"), "ab")
 
     def _flags(self, images: Images, row: int) -> list[str]:

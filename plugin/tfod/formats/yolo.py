@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.box_geometry import enclosing_points
+from tfod.detection.box_geometry import enclose_points
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
@@ -33,7 +33,7 @@ from tfod.formats.reading.files import ImageFiles, files_below, is_image_file, m
 from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
 from tfod.sources.format_recognition import NAMES_FILES, YAML_FILES, SourceFiles, find_yolo_file
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _LABELS = "labels"
 _DATA = "obj.data"
@@ -309,7 +309,7 @@ def _object(
         raise TfodError(f"{where}: class {parts[0]} is not in the names of {layout.file}; add it")
     if is_outline:
         problems.add(_OUTLINES, where)
-        return AnnotatedObject(name, enclosing_points(numbers[1:]), where)
+        return AnnotatedObject(name, enclose_points(numbers[1:]), where)
     if more == 1 and count * each != 1:
         problems.add(_CONFIDENCES, where)
     x, y, width, height = numbers[1:_BOX]
@@ -356,10 +356,10 @@ class Writer(FormatWriter):
             raise TfodError(f"the subset {subset!r} is another key of YOLO's data.yaml; rename it")
 
     def begin(self, subset: str) -> None:
-        self._subsets.append(stem_of_subset(subset))
+        self._subsets.append(to_stem(subset))
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        subset = stem_of_subset(images.subset)
+        subset = to_stem(images.subset)
         names = self._write_images(images, subset)
         for item in label_map.items if label_map is not self._numbered else ():
             self._places.setdefault(item.id, len(self._places))

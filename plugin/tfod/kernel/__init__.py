@@ -1,9 +1,7 @@
-"""The kernel: bytes in; spans of records, Examples as columns, and spans hashed or coded, out.
+"""The kernel: functions on bytes that find records, parse Examples to columns and hash spans.
 
-It knows bytes, not meaning, and imports nothing of tfod. It is compiled where it could be built;
-elsewhere Python does the same, slower. What both have to do is written in
-:mod:`tfod.kernel.reference`. Its functions, and NumPy with them, are loaded when they are asked
-for: which kernel there is can be told before.
+Imports nothing else of tfod. :mod:`tfod.kernel.reference` is the specification; the compiled
+library is used if it exists. The functions, and NumPy, are only loaded on first use.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ __all__ = [
 ]
 
 WHY_NOT_COMPILED = ""
-"""Why Python does the kernel's work; empty where it is compiled."""
+"""The reason why the Python kernel is used; empty if the compiled kernel is used."""
 try:
     from tfod.kernel import library as library
 except ImportError as error:

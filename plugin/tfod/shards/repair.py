@@ -19,17 +19,17 @@ from functools import cached_property
 
 from tfod.checker.check import Options as CheckOptions
 from tfod.checker.check import check
-from tfod.checker.finding import Finding, Place, Severity
-from tfod.checker.profiles.choice import profile_of
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.finding import Finding, Location, Severity
+from tfod.checker.profiles.choice import choose_profile
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import OFF, Profile
 from tfod.checker.receivers import ANY, RECEIVERS
 from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detections import Detections
-from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
-from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
+from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, find_last_number
+from tfod.detection.labels.label_map import MAX_LABEL_MAP_BYTES
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
@@ -176,9 +176,11 @@ class _Run:
         self._label_maps: dict[str, LabelMapFile] = {}
         for dataset in sources.datasets:
             self._label_maps |= dataset.label_maps
-        self._profile, _, _ = profile_of(options.profile, sources.shards, options.max_record_bytes)
+        self._profile, _, _ = choose_profile(
+            options.profile, sources.shards, options.max_record_bytes
+        )
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
-        levels = levels_of(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
+        levels = resolve_levels(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
         codes = (code for code, rule in all_rules().items() if rule.repair)
         included = (code for code in codes if options.includes(code) and levels[code])
         self._codes = fixes.INEVITABLE.union(included)
@@ -223,7 +225,8 @@ class _Run:
             text = self._texts.setdefault(label_map, _read_content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
             copy = file._replace(name=label_map, path=path)  # may also be a labels.txt
-            self._new_maps[label_map] = copy if file.label_map else copy.of(text, label_map, path)
+            new_map = copy if file.label_map else copy.decode(text, label_map, path)
+            self._new_maps[label_map] = new_map
         return Shard(
             self._name(target),
             os.path.join(self._output, target),
@@ -255,11 +258,11 @@ class _Run:
             same_subset = existing_sets.get(self._results[path].subset, ())
             return [*same_path, *(path for path in same_subset if path not in self._results)]
 
-        out = OutputFolder(self._output, read, self._options.overwrite, shards_there=find_existing)
+        out = OutputFolder(self._output, read, self._options.overwrite, find_existing=find_existing)
         for target, content in self._texts.items():
             out.add_text(target, content)
         for path in self._results:
-            out.require_free(path, os.path.relpath(path, self._output))
+            out.require_writable(path, os.path.relpath(path, self._output))
         return out
 
     def repair(self, out: OutputFolder) -> Outcome:
@@ -309,7 +312,7 @@ class _Run:
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:
-                    place = Place(shard.name, records.record, records.offset)
+                    place = Location(shard.name, records.record, records.offset)
                     self._add(fixes.dropped_damage(records), place)
                 continue
             self._outcome.records += len(records)
@@ -329,11 +332,11 @@ class _Run:
         """Return the new payload of a record of a batch, or None if the record is dropped."""
         examples = detections.examples
         source = examples.records.record(row)
-        place = Place(shard.name, source.number, source.offset)
+        place = Location(shard.name, source.number, source.offset)
         if finding := fixes.dropped_record(examples, row, self._codes):
             self._add(finding, place)
             return None
-        if row in examples.refused:
+        if row in examples.unreadable:
             return bytes(source.payload)
         file = self._label_maps.get(shard.label_map or "")
         record = fixes.EditedRecord(
@@ -353,7 +356,7 @@ class _Run:
         self._outcome.changed += 1
         return record.payload()
 
-    def _add(self, change: Finding, place: Place) -> None:
+    def _add(self, change: Finding, place: Location) -> None:
         change, outcome = change.at(place), self._outcome
         outcome.by_code[change.code] += 1
         outcome.dropped += isinstance(change.value, dict) and bool(change.value["record_dropped"])
@@ -372,7 +375,7 @@ class _Run:
             shard.label_map
             for dataset in self._sources.datasets
             for shard in dataset.shards
-            if key and shard.label_map and (file := dataset.label_map_of(shard)) and file.label_map
+            if key and shard.label_map and (file := dataset.get_label_map(shard)) and file.label_map
             if any(fixes.lacks_a_class(file.label_map, batch, key) for batch in self._read(shard))
         }
 
@@ -380,7 +383,7 @@ class _Run:
         """Return the number after which all are free; reads the shards again."""
         key = self._profile.field_mapping.source_id or keys.SOURCE_ID
         batches = itertools.chain.from_iterable(map(self._read, self._sources.shards))
-        return last_before_free(read_source_ids(batches, key), self._source_ids.largest)
+        return find_last_number(read_source_ids(batches, key), self._source_ids.largest)
 
     def _read(self, shard: Shard) -> Iterator[RecordBatch]:
         return (batch for batch in self._walk(shard) if not isinstance(batch, Damage))
@@ -393,7 +396,7 @@ class _Run:
 
 
 def _read_content(label_map: LabelMapFile) -> bytes:
-    if label_map.label_map is None and not 0 < len(label_map.data) <= LONGEST_LABEL_MAP:
+    if label_map.label_map is None and not 0 < len(label_map.data) <= MAX_LABEL_MAP_BYTES:
         raise TfodError(label_map.error)  # only the beginning of a longer file was read
     text = label_map.label_map.to_text() if label_map.label_map else ""
     return label_map.data or text.encode()

@@ -5,59 +5,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfod.checker.analysis.result import UnmatchedRecords
-from tfod.checker.profiles.profile import OFF, Profile, profile_of_layout
+from tfod.checker.profiles.profile import OFF, Profile, layout_to_profile
 from tfod.checker.report import ChosenProfile
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.sources.layouts import MAX_RECORD_BYTES, KeyCounts, choose_layout, peek
+from tfod.sources.layouts import MAX_RECORD_BYTES, KeyCounts, choose_layout, count_keys
 from tfod.sources.resolved import Shard
 
 _NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "SET003", "EXA008")
 NO_PROFILE = Profile(
-    "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
+    "none", "no expectations", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
 )
-"""Of records that fit none."""
-AS_IMPORTED = Profile("none", "what Datumaro's import looks for in any records", {})
-"""Of such records for Datumaro, whose import reads the keys that it knows."""
+"""The profile for records that match no other."""
+AS_IMPORTED = Profile("none", "the keys that Datumaro's import reads", {})
+"""The profile for such records if the receiver is Datumaro, which reads the keys that it knows."""
 
 
-def profile_of(
-    asked: Profile | None,
+def choose_profile(
+    requested: Profile | None,
     shards: Sequence[Shard],
     max_record_bytes: int,
     implied: Profile | None = None,
 ) -> tuple[Profile, ChosenProfile, UnmatchedRecords | None]:
-    """The profile, why it is this one; and the records' features, where none fits them.
+    """Choose a profile, with the reason, and the records' features if no profile matches.
 
     Args:
-        asked: the one that the user named.
-        shards: whose first records are looked at.
+        requested: profile that the user requested.
+        shards: shards whose first records are read.
         max_record_bytes: larger records are not read.
-        implied: that of the receiver, in place of the one that fits best. Records of another kind
-            do not fit it, however little it requires.
+        implied: profile of the receiver, used instead of the best match if it reads the layout.
     """
-    if asked is not None:
-        return asked, ChosenProfile(asked.name, "asked for"), None
-    counts = peek(shards, min(MAX_RECORD_BYTES, max_record_bytes))
+    if requested is not None:
+        return requested, ChosenProfile(requested.name, "requested"), None
+    counts = count_keys(shards, min(MAX_RECORD_BYTES, max_record_bytes))
     layout, reason = choose_layout(counts) or (None, "")
-    profile = profile_of_layout(layout) if layout else None
+    profile = layout_to_profile(layout) if layout else None
     if implied is not None and (not counts.records or _is_read(implied, profile, counts)):
-        return implied, ChosenProfile(implied.name, "the receiver's"), None
+        return implied, ChosenProfile(implied.name, "used by the receiver"), None
     if implied is None and profile is not None:
         return profile, ChosenProfile(profile.name, reason), None
     if not counts.shard:
         return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no record could be read"), None
-    other = profile.name if profile and profile.has_other_boxes else ""
+    other = profile.name if profile and profile.has_custom_boxes else ""
     unmatched = UnmatchedRecords(tuple(counts.keys), other, counts.shard)
-    return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no profile fits; pass --profile"), unmatched
+    return (
+        NO_PROFILE,
+        ChosenProfile(NO_PROFILE.name, "no profile matches; pass --profile"),
+        unmatched,
+    )
 
 
 def _is_read(implied: Profile, profile: Profile | None, counts: KeyCounts) -> bool:
-    """Whether a receiver of the implied profile reads the records, whatever their defects.
-
-    For the OD API's keys, half of the records must have a name or boxes under them.
-    """
+    """Return whether a receiver reads such records: for the OD API, half have a name or boxes."""
     if profile is None or implied.field_mapping.box != keys.BOX:
         return profile is not None and profile.name == implied.name
-    known = {keys.FILENAME, *keys.BOX}
-    return not profile.has_other_boxes and not known.isdisjoint(counts.common)
+    name_and_boxes = {keys.FILENAME, *keys.BOX}
+    return not profile.has_custom_boxes and not name_and_boxes.isdisjoint(counts.common)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.labels.label_map import LabelMap, quoted
+from tfod.detection.labels.label_map import LabelMap, quote
 from tfod.errors import TfodError
 from tfod.example.example import (
     bytes_feature,
@@ -21,7 +21,7 @@ from tfod.example.example import (
 )
 from tfod.formats import tfrecord as shards
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
-from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS, stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS, to_stem
 from tfod.tfrecord.writer import ShardLayout
 from tfod.version import __version__
 
@@ -36,7 +36,7 @@ def folder_of(subset: str, others: Iterable[str] = ()) -> str:
     Raises:
         TfodError: another subset, which is written already, has taken it.
     """
-    folder = _FOLDERS.get(subset, stem_of_subset(subset))
+    folder = _FOLDERS.get(subset, to_stem(subset))
     for other in others:
         if other != subset and folder_of(other) == folder:
             raise TfodError(
@@ -51,15 +51,15 @@ def texts_beside(
 ) -> dict[str, str]:
     """Return the note that says what an export is, and each subset's label map, by path."""
     spelt = "".join(  # four spaces, double quotes, commas, display names
-        f"item {{\n    name: {quoted(item.class_name)},\n    id: {item.id},\n"
-        f"    display_name: {quoted(item.display_name or item.class_name)}\n}}\n"
+        f"item {{\n    name: {quote(item.class_name)},\n    id: {item.id},\n"
+        f"    display_name: {quote(item.display_name or item.class_name)}\n}}\n"
         for item in label_map.items
     )
     note = (
         f"Written by tfod {__version__} in the layout of Roboflow's TFRecord export.\n"
         "Roboflow has not made these files.\n"
     )
-    file = stem_of_subset(name) + "_label_map.pbtxt"
+    file = to_stem(name) + "_label_map.pbtxt"
     label_maps = {os.path.join(folder_of(subset), file): spelt for subset in subsets}
     return {ROBOFLOW_NOTE: note, **label_maps}
 
