@@ -135,7 +135,7 @@ def repair(page: Any) -> None:
 
 def delete(page: Any, url: str) -> None:
     page.get_by_text("Delete", exact=True).click()
-    page.get_by_role("button", name="Delete it now").click()
+    page.get_by_role("button", name="Delete now").click()
     page.wait_for_url(url + "/")
 
 
