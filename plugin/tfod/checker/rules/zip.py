@@ -16,10 +16,10 @@ from tfod.sources.format_recognition import (
 )
 from tfod.sources.other_tools import find_other_tool
 from tfod.sources.resolved import Zip
-from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
+from tfod.tfrecord.shard_sets.search import find_zip_shards, is_hidden
 from tfod.tfrecord.storage.archive import ZipFault
-from tfod.tfrecord.storage.urls import name_of
-from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
+from tfod.tfrecord.storage.urls import get_name
+from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, to_printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
@@ -44,8 +44,8 @@ def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         content = archive.content
         problems = [one for one in content.problems if one.fault is fault]
-        shards = shards_in_zip(content) if problems and content.refused else ()
-        lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
+        shards = find_zip_shards(content) if problems and content.rejected else ()
+        lost = {path: id(content.rejected[path]) for path in shards if path in content.rejected}
         for one in problems:
             is_name = fault is ZipFault.OUTSIDE and one.entry is not None
             is_shard = one.entry is not None and one.entry.path in lost
@@ -53,7 +53,7 @@ def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
             yield Finding(
                 message=one.cause,
                 shard=archive.name_of(one.entry),
-                value=printable(one.entry.name) if one.entry and is_name else None,
+                value=to_printable(one.entry.name) if one.entry and is_name else None,
                 case="" if stops else READ,
             )
 
@@ -149,7 +149,7 @@ def no_shard(result: DatasetResult) -> Iterator[Finding]:
         message = f"none of its {files} is a TFRecord shard"
         menus = [FORMATS[one].cvat_title for one in recognized.names]
         is_here = archive.name == archive.path
-        name = archive.name if is_here else name_of(archive.name)  # an upload, or a URL
+        name = archive.name if is_here else get_name(archive.name)  # an upload, or a URL
         if other:
             message = f"this zip holds {other} annotations, not TFRecord"
             fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."

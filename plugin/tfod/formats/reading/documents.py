@@ -23,7 +23,7 @@ from typing import Any
 
 from tfod.errors import ShardError, TfodError, how_to_install
 from tfod.sources.format_recognition import CVAT_FILE
-from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntry
 
@@ -63,7 +63,7 @@ def open_xml(path: str, called: str = "") -> Iterator[tuple[Any, str]]:
         return
     shown = called or path
     try:
-        content = sound_content(path)
+        content = read_valid_zip(path)
         entry = _cvat_entry(content.entries.values(), shown)
         require_readable(entry, content)
         with reading(shown), entry.open() as stream:
