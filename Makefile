@@ -1,47 +1,47 @@
-# Three commands do everything: `make serve`, `make demo` and `make test`.
+# The main targets are `make serve`, `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Without bytecode, which is written for what is used when it is used.
+# Bytecode is compiled on first use instead.
 PIP = -m pip install --quiet --disable-pip-version-check --no-compile
-# The environments of the tests are made by uv, which takes a fifth of pip's time.
+# uv creates the test environments in a fifth of pip's time.
 UV = $(BIN)/uv
 INSTALL = $(UV) pip install --quiet --python
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
-# As pip does: behind a company's proxy the machine knows who signs.
+# Trust the certificates of the machine, like pip, for companies with a proxy.
 export UV_SYSTEM_CERTS := 1
-# NOT_SLOW= runs the slow tests, too.
+# NOT_SLOW= also runs the slow tests.
 NOT_SLOW = -m "not slow"
-# Several at a time would write to one cache.
+# Parallel runs would write to the same cache.
 PYTEST = -m pytest -q -p no:cacheprovider --durations=15 $(NOT_SLOW)
-# Tests make and remove folders by the ten thousand: in memory, where 4 GB of it may hold programs too.
+# The tests create tens of thousands of folders: use /dev/shm if it has 4 GB and may run programs.
 MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \
 	df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "/dev/shm" }')
-# Programs that tests start many times read what they have compiled.
+# Tests start programs many times, which then use the bytecode.
 unexport PYTHONDONTWRITEBYTECODE
-# Half as many processes again as cores: some wait for servers.
+# 1.5 processes per core, since some wait for servers.
 JOBS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
-# And no library takes threads of its own beside them: they would mostly wait for each other.
+# Libraries use one thread, or the threads would wait for each other.
 test-%: export OMP_NUM_THREADS = 1
 test-%: export TF_NUM_INTRAOP_THREADS = 1
 test-%: export TF_NUM_INTEROP_THREADS = 1
-# What an installation is made from: newer ones make it anew.
+# If one of these changes, tfod is installed again.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-# The other Pythons from 3.10 to 3.14; the oldest is that of test-lowest.
+# Python 3.10 to 3.14 without the current one; test-lowest uses the oldest.
 PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13 3.14)
 PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
-# One that cannot run, as rustup's without a toolchain, is none.
+# Empty if cargo does not run, such as rustup's cargo without a toolchain.
 CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
 
-# Of `make test`, and what `make test-all` has beside them.
+# The stages of `make test` and of `make test-all`.
 STAGES = environment tests
 ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
 	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers test-demo coverage binary \
-	benchmarks docs clean
+	benchmarks docs screenshot clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -50,7 +50,7 @@ serve: $(VENV)/serve.installed
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
 
-# Every stage runs, whatever became of those before it; the failed ones are named at the end.
+# All stages run, even if one fails. The failed ones are listed at the end.
 test:
 	@failed=; \
 	for stage in $(STAGES); do \
@@ -59,22 +59,22 @@ test:
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi; \
 	echo "make test: every stage passed ($(STAGES))"
 
-# Everything but what is slow: lint, the other lines of Datumaro, bounds and Pythons, the receivers,
-# Beam, PyTorch, buckets, a browser.
+# All tests except the slow ones: also lint, old Datumaro, lower bounds, other Pythons, the receivers,
+# Beam, PyTorch, buckets and a browser.
 test-all:
 	$(MAKE) --no-print-directory test STAGES="$(ALL_STAGES)"
 
-# With the tests that are marked as slow.
+# Also runs the tests that are marked as slow.
 test-slow:
 	$(MAKE) --no-print-directory test-all NOT_SLOW=
 
-# What the tests of `make test` are run in; the others are made when they are wanted.
+# The environment of `make test`. Other targets create theirs on demand.
 environment: $(VENV)/test.installed
 
 everything: $(VENV)/test-all.installed
 
-# The newest Datumaro, and TensorFlow as the oracle, the longest first. A process for each of these: it
-# loads only what its folders need, and TensorFlow takes ten seconds.
+# With the newest Datumaro, and TensorFlow as the oracle. One process per part, the longest first: a
+# process loads only what its folders need, and loading TensorFlow takes ten seconds.
 PARTS = checker validator rest
 FOLDERS_checker = tests/checker tests/kernel tests/tfrecord
 FOLDERS_validator = tests/validator
@@ -86,7 +86,7 @@ tests: environment
 test-part-%: $(VENV)/test.installed
 	$(BIN)/python $(PYTEST) $(FOLDERS_$*) $(MORE:%=--ignore=%)
 
-# What needs more than that environment has, or more time: other servers and trainers, a browser, the pages.
+# Tests that need other packages or more time: servers, trainers, a browser, the pages.
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
 MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi nginx docker_files redis queue)
@@ -95,57 +95,56 @@ MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) tests/receivers
 test-more-%: $(VENV)/test-all.installed
 	$(BIN)/python $(PYTEST) $(MORE_$*)
 
-# The receivers first: their environment takes its time, and their tests do, too. On other lines,
-# bounds and Pythons a few examples of each property are tried.
+# The receivers come first, since their environment and tests take the longest. With other versions
+# of Datumaro and Python, only a few examples of each property are tried.
 others: export HYPOTHESIS_PROFILE = few
 others: everything
 	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-more-service test-more-cvat test-more-beam \
 		lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest test-demo \
 		$(PYTHONS:%=test-python-%)
 
-# Style and types, and what only Rust sees of the kernel.
+# Style, types, plain English, and the Rust tests of the kernel.
 lint: $(VENV)/test-all.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@[ -n "$(CARGO)" ] || echo "lint: left out, for want of a cargo that runs: the kernel's own tests"
+	$(BIN)/python tests/plain_english.py --limit 2 plugin validator docs
+	@[ -n "$(CARGO)" ] || echo "lint: skipped the Rust tests of the kernel: cargo does not run"
 	[ -z "$(CARGO)" ] || cargo test --lib --quiet --offline --target-dir build/kernel \
 		--manifest-path plugin/tfod/kernel/Cargo.toml
 
 docs-build: $(VENV)/test-all.installed
 	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 
-# 15 seconds of fuzzing guided by coverage; tests/kernel/fuzz says how to do it for longer.
+# 15 seconds of coverage-guided fuzzing; see tests/kernel/fuzz for longer runs.
 fuzz-kernel: $(VENV)/test-all.installed
-	@[ -n "$(CARGO)" ] || echo "fuzz-kernel: left out, for want of a cargo that runs"
+	@[ -n "$(CARGO)" ] || echo "fuzz-kernel: skipped: cargo does not run"
 	[ -z "$(CARGO)" ] || tests/kernel/fuzz 15
 
-# CVAT's servers between the lines, but for what starts servers of both lines in test-new.
+# CVAT 2.15, except for the tests that already start servers of several versions.
 test-cvat-2.15: $(VENV)/test.installed
 	CVAT_DOUBLE=2.15 $(BIN)/python $(PYTEST) tests/cvat/server \
 		$(patsubst %,--ignore tests/cvat/server/test_%.py,registration memory)
 
-# The plugin, and the app for CVAT, on the Datumaro that older CVAT servers ship.
+# The plugin and the app for CVAT with the Datumaro of older CVAT servers.
 test-old-datumaro: .venv-datumaro-0.3/installed
 	.venv-datumaro-0.3/bin/python $(PYTEST) tests/datumaro
 
 test-old-cvat: .venv-datumaro-0.3/installed
 	.venv-datumaro-0.3/bin/python $(PYTEST) tests/cvat/server
 
-# What the receivers' own code reads in our shards. The OD API's protobuf code is of 2022, which only
-# the implementation in Python loads. The environment is no prerequisite, since make comes back to
-# what waits for one after all the others.
+# The receivers' own decoders read our shards. Only protobuf's Python implementation loads the OD API's
+# code of 2022. The environment is not a prerequisite, since make would start this target last.
 test-receivers: export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION = python
 test-receivers:
 	$(MAKE) --no-print-directory .venv-receivers/installed
 	.venv-receivers/bin/python $(PYTEST) tests/receivers
 
-# Not where `make demo` works, which may be somebody's folder.
+# Uses another folder than `make demo`, which users may keep.
 test-demo: $(VENV)/test.installed
 	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(BIN)/python examples/demo.py --work "$$work"
 
-# How much of the code the tests of both lines reach; not a part of `make test`, which it would make
-# half as long again.
+# The coverage with both versions of Datumaro. Not part of `make test`, since it takes half as long.
 coverage: $(VENV)/test-all.installed .venv-datumaro-0.3/installed
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -n auto --dist worksteal tests
@@ -157,21 +156,25 @@ coverage: $(VENV)/test-all.installed .venv-datumaro-0.3/installed
 CORE = tests/kernel tests/tfrecord tests/example tests/detection tests/test_import.py \
 	$(patsubst %,tests/formats/test_%.py,csv numbers) tests/cli/test_describe.py --ignore tests/tfrecord/remote
 
-# The core and the kernel at the lower bounds that CVAT's images pin, which are of Python 3.10 where there is one.
+# The core with the lower bounds that CVAT's images pin, on Python 3.10 if it is installed.
 test-lowest: .venv-lowest/installed
 	.venv-lowest/bin/python $(PYTEST) $(CORE)
 
-# The core and the kernel on another Python.
+# The core on another Python.
 test-python-%: .venv-py%/installed
 	! test -x .venv-py$*/bin/python || .venv-py$*/bin/python $(PYTEST) $(CORE)
 
-# The site, in build/docs/index.html; the rules' pages are written from the code. A warning is an error.
-docs: $(VENV)/test-all.installed
+# The site in build/docs/index.html. The pages of the rules are generated. Warnings are errors.
+docs: $(VENV)/docs.installed
 	$(BIN)/python docs/write_rules.py
 	$(BIN)/python docs/draw_rooms.py
 	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 
-# tfod as one file, build/binary/tfod, for people without Python.
+# The picture of a report in the README; needs Chromium.
+screenshot: $(VENV)/test.installed
+	$(BIN)/python docs/screenshot.py
+
+# tfod as a single file, build/binary/tfod, for machines without Python.
 binary: .venv-binary/installed
 	.venv-binary/bin/uv pip install --quiet --python .venv-binary --no-deps --reinstall .
 	.venv-binary/bin/pyinstaller --noconfirm --log-level ERROR --distpath build/binary \
@@ -197,11 +200,15 @@ $(VENV)/demo.installed: $(VENV)/bin/python $(SOURCES)
 $(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) uv
 	$(INSTALL) $(BIN)/python -e '.[test]'
-	@$(BIN)/tfod --version # with which kernel, of which pip says nothing
+	@$(BIN)/tfod --version # shows the kernel, which pip does not
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
 
 $(VENV)/test-all.installed: $(VENV)/test.installed
 	$(INSTALL) $(BIN)/python -e '.[test-all]'
+	touch $(VENV)/docs.installed $@
+
+$(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python $(PIP) -e '.[validator,docs]'
 	touch $@
 
 .venv-datumaro-0.3/installed: $(VENV)/test.installed pyproject.toml tests/datumaro-0.3.txt
@@ -211,7 +218,7 @@ $(VENV)/test-all.installed: $(VENV)/test.installed
 	$(INSTALL) .venv-datumaro-0.3 -e .
 	touch $@
 
-# On top of the packages of $(VENV).
+# Uses the packages of $(VENV), too.
 .venv-receivers/installed: $(VENV)/test-all.installed tests/receivers.txt
 	$(UV) venv --quiet --python $(BIN)/python .venv-receivers
 	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
@@ -231,7 +238,7 @@ $(VENV)/test-all.installed: $(VENV)/test.installed
 	$(INSTALL) .venv-lowest --no-deps -e .
 	touch $@
 
-# Empty where this machine does not have the Python.
+# Empty if this Python is not installed.
 .venv-py%/installed: $(VENV)/test.installed pyproject.toml
 	mkdir -p .venv-py$*
 	if python=$$(tests/find_python $*); then $(UV) venv --quiet --python $$python .venv-py$* && \

@@ -25,7 +25,7 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert cli.main(["describe", shard]) == 0
     output = capsys.readouterr().out
-    head, keys, _, _, end = re.split(r"\n\n(?=key |class |  +least|import )", output)
+    head, keys, _, _, end = re.split(r"\n\n(?=key |class |  +min|import )", output)
     assert head == (
         f"1 shard, 2 records (1 without boxes), 2 boxes; {os.path.getsize(shard)} B, "
         "largest record 322 B\nlayout: cvat; label map: none"

@@ -44,4 +44,4 @@ def test_one_shard_is_checked_without_what_it_does_not_need(tmp_path) -> None:
 @pytest.mark.parametrize("command", ["describe", "rules", "reshard"])
 def test_a_command_loads_no_other(command: str) -> None:
     loaded = {one for one in loaded_by(command, "--help") if one.startswith("tfod.cli.")}
-    assert loaded == {f"tfod.cli.{one}" for one in ("main", "arguments", "output", command)}
+    assert loaded == {f"tfod.cli.{one}" for one in ("main", "arguments", "printing", command)}

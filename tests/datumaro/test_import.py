@@ -374,7 +374,7 @@ class TestDefects:
     @pytest.mark.parametrize(
         ("bad", "what"),
         [
-            ({"image/object/bbox/xmin": [0.1, 0.2]}, "lists of different lengths: 2 xmin, 1 ymin"),
+            ({"image/object/bbox/xmin": [0.1, 0.2]}, "lists differ in length: 2 xmin, 1 ymin"),
             ({"image/object/class/text": ["a", "b"]}, "holds 2 values for 1 boxes"),
             ({"image/height": 1.5}, "image/height is float_list, expected int64_list"),
             ({"image/filename": ["a", "b"]}, "holds 2 values, expected one"),

@@ -182,7 +182,7 @@ def test_an_image_that_cannot_be_turned_is_an_error_of_its_item(tmp_path: Path) 
     media = compat.image_from_bytes(lambda *_: data, NAME, SHOWN[::-1])
     dataset = dataset_of(compat.DatasetItem(id="1", media=media, annotations=[bbox()]))
     refused = refusal(dataset.export, str(tmp_path), "tf_detection_api", save_media=True)
-    assert "image '1.jpg' has an EXIF orientation and cannot be turned (" in str(refused)
+    assert "image '1.jpg' has an EXIF orientation and cannot be rotated (" in str(refused)
 
 
 @pytest.mark.parametrize("is_shown", [True, False])

@@ -241,7 +241,7 @@ def test_what_the_keys_cannot_say_is_said_beside_them() -> None:
 )
 def test_a_damaged_supplement_is_an_error(text: str) -> None:
     record = encode(objects([[0, 0, 1, 1]]) | {"tfod/attributes": text})
-    with pytest.raises(RecordError, match="tfod/attributes cannot be understood"):
+    with pytest.raises(RecordError, match="tfod/attributes cannot be parsed"):
         decode_detection(Example.from_bytes(record))
 
 
@@ -259,7 +259,7 @@ def test_lists_that_are_not_one_value_an_object_are_told() -> None:
     record = image() | objects([[0, 0, 1, 1]]) | {"image/object/difficult": [0, 1]}
     found = decode_detection(Example.from_bytes(encode(record)))
     assert found.attributes == {}
-    assert found.warnings == ["image/object/difficult is not one value an object, not read"]
+    assert found.warnings == ["image/object/difficult does not have one value per object; ignored"]
 
 
 def test_errors_name_the_place() -> None:
@@ -267,6 +267,6 @@ def test_errors_name_the_place() -> None:
     with pytest.raises(RecordError) as caught:
         decode_detection(Example.from_bytes(encode(record), "s.record"))
     assert str(caught.value) == (
-        "s.record, record 0, byte 0: image/object/bbox lists of different lengths: 1 xmin, "
+        "s.record, record 0, byte 0: image/object/bbox lists differ in length: 1 xmin, "
         "1 ymin, 1 xmax, 0 ymax; write the record again with one value for each object"
     )

@@ -155,7 +155,7 @@ class TestBoxesInPixels:
         ("changes", "output"),
         [
             ({"bbox": [1.0, 2.0, 3.0]}, "bbox holds 3 numbers, expected four for each object"),
-            ({"image": b"no image"}, "bbox is in pixels, and the image's size is not known"),
+            ({"image": b"no image"}, "bbox is in pixels, but the image size is unknown"),
             ({"bbox": [1, 2, 3, 4]}, "bbox is int64_list, expected float_list"),
             ({"category_id": "cat"}, "category_id is bytes_list, expected int64_list"),
             ({"image_id": [1, 2]}, "image_id holds 2 values, expected one"),
@@ -259,12 +259,12 @@ class TestLabelsFile:
     def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "labels.txt").write_text("0:a\n0:b\n")
         label_map, (output,) = read_classes(tmp_path / "labels.txt")
-        assert label_map.find_id(0).name == "a" and "id 0 is given to 'a' and 'b'; " in output
+        assert label_map.find_id(0).name == "a" and "id 0 is shared by 'a' and 'b'; " in output
 
     @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe0\0"])
     def test_what_is_none(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "labels.txt").write_bytes(data)
-        with pytest.raises(LabelMapError, match=r"labels\.txt has no names of classes"):
+        with pytest.raises(LabelMapError, match=r"labels\.txt has no class names"):
             read_labels(tmp_path / "labels.txt")
 
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:

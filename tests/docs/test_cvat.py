@@ -11,7 +11,7 @@ from tests.commands import require
 from tests.docs.page import Step, environment, run
 
 ROOT = Path(__file__).parents[2]
-_SECTION = re.compile(r"^## From a dataset to a task.*?(?=^## )", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"^## Annotate in CVAT and train.*?(?=^## )", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^ +```\n(.*?)^ +```$", re.MULTILINE | re.DOTALL)
 
 

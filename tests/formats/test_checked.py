@@ -28,7 +28,7 @@ def test_what_would_be_invalid_is_not_written(convert: Run, tmp_path: Path, kind
     assert ran.code == 2 and ran.out == ""
     assert not (tmp_path / "out").exists()
     first, error = ran.err.splitlines()
-    assert first == "tfod: nothing is written: it would be INVALID, 1 error"
+    assert first == "tfod: nothing was written: the result would be INVALID, 1 error"
     assert (
         error.startswith(f"  {'default' if kind == 'voc' else 'a'}, {NAME}: ")
         and "(IMG009)" in error
@@ -55,5 +55,5 @@ def test_ten_errors_are_named_of_more(convert: Run, tmp_path: Path) -> None:
     ran = convert(tmp_path / "a.csv", tmp_path / "out" / "x.record")
     lines = ran.err.splitlines()
     assert ran.code == 2 and len(lines) == 12
-    assert lines[0].endswith("it would be INVALID, 12 errors") and lines[-1] == "  and 2 more"
+    assert lines[0].endswith("would be INVALID, 12 errors") and lines[-1] == "  and 2 more"
     assert lines[1].startswith("  a, 00.gif: ") and "(IMG005)" in lines[1]

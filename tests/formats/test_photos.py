@@ -316,7 +316,7 @@ def test_a_photo_that_cannot_be_turned_is_named(run: Run, tmp_path: Path) -> Non
     record = encode(image("a.jpg", WIDTH, HEIGHT) | {"image/encoded": data} | box)
     shards = write_shard(tmp_path / "s", "train", record)
     says = run("convert", shards, tmp_path / "out", "--to", "yolo").refused()
-    assert "image 'a.jpg' has an EXIF orientation and cannot be turned (" in says
+    assert "image 'a.jpg' has an EXIF orientation and cannot be rotated (" in says
     assert not (tmp_path / "out").exists()
     run("convert", shards, tmp_path / "out", "--to", "yolo", "--exif=keep").succeeded()
     assert (tmp_path / "out/images/train/a.jpg").read_bytes() == data

@@ -96,7 +96,7 @@ def test_ids_of_the_source_become_those_of_the_folder(run: Run) -> None:
     for name in ("folder", "shards", "reshard"):
         said = run(*COMMANDS[name], "--overwrite").succeeded()
         assert "in/label_map.pbtxt: the id of 'cat' is 5 and was 1" in said
-        assert "classes that no record has, left out: 'emu'" in said
+        assert "omitted classes that no record has: 'emu'" in said
         assert ids_of_cat(Path("out")) == {5}
 
 
@@ -137,7 +137,7 @@ def test_ids_that_no_label_map_explains_are_refused(
     ids, where = ("0, 3", "off/label_map.pbtxt") if names else ("0", "no label map")
     assert f"ids {ids} have no text, and" in line and where in line and not Path("new").exists()
     assert f"ids {ids} have no text" in run("diff", shard, shard).out
-    assert "explains the ids 0" in run("describe", shard).out
+    assert "ids without a class name: 0" in run("describe", shard).out
 
 
 def test_classes_of_images_follow_their_ids(run: Run) -> None:

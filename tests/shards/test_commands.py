@@ -41,7 +41,7 @@ def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:
     folder = fill(tmp_path / "in")
     label_map = folder / "label_map.pbtxt"
     label_map.write_text("".join(f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8)))
-    note = f"tfod: {label_map}: id 1 is given to 'c2' and 'c3', and so are 2 other ids to several; "
+    note = f"tfod: {label_map}: id 1 is shared by 'c2' and 'c3'; 2 more ids are shared by several "
     assert note in run("convert", "--to", "coco", folder, tmp_path / "coco").err
 
 

@@ -112,7 +112,7 @@ def test_tables(dataset: Path) -> None:
         "cow 3 1 1 1 0",
         "dog 2 1 1 1 0",
         "",
-        "least 10 % median 90 % most",
+        "min 10 % median 90 % max",
         "box width, pixels 100 100 100 300 300",
         "box height, pixels 5 5 50 200 200",
         "box, % of the image 2.5 2.5 25 100 100",
@@ -142,7 +142,7 @@ def test_sizes_are_the_headers_where_records_have_none(make_shard) -> None:
 def test_boxes_of_images_of_unknown_size(make_shard) -> None:
     found = describe(make_shard("s", objects([(0, 0, 0.5, 0.5), (math.nan, 0, 1, 1)], ["cat"] * 2)))
     lines = lines_of(found)
-    start = lines.index("least 10 % median 90 % most")
+    start = lines.index("min 10 % median 90 % max")
     assert lines[start + 1 : start + 5] == [
         "box, % of the image 25 25 25 25 25",
         "boxes in an image 2 2 2 2 2",
@@ -175,7 +175,7 @@ def test_damaged_records_are_counted(tmp_path: Path, damage: str) -> None:
     # Whose boxes cannot be read has a class all the same.
     assert found.class_images["cat", 1] == (3 if damage == "lists differ" else 2)
     (line,) = [one for one in found.to_text(path).splitlines() if "damaged" in one]
-    assert line == f"1 damaged record: tfod check '{path}' says where, and what is wrong"
+    assert line == f"1 damaged record: for details run tfod check '{path}'"
 
 
 def test_nothing_but_damage_is_an_error(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_an_empty_file_of_a_numbered_set_in_a_zip(tmp_path: Path) -> None:
 
 
 def test_of_very_many_classes_some_are_kept(make_shard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfod.checker.analysis.result.MOST_KINDS", 10)
+    monkeypatch.setattr("tfod.checker.analysis.result.MAX_COUNTED_KEYS", 10)
     records = [image() | objects([(0, 0, 1, 1)], [f"class {n}"]) for n in range(5000)]
     found = describe(make_shard("s", *records))
     assert len(found.class_images) <= 20 and found.boxes == 5000

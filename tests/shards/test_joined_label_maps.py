@@ -68,7 +68,7 @@ def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
     done, names = joined(tmp_path, a, b)
     assert names == {1: "cat", 2: "dog", 3: "cow"}
     assert labels_in(tmp_path / "out") == [[1, 2], [3, 2]]
-    assert (done.are_joined, done.records) == (True, {"train": 2})
+    assert (done.is_joined, done.records) == (True, {"train": 2})
     changed = "the id of 'dog' is 2 and was 1, the id of 'cow' is 3 and was 2"
     assert done.notes == [f"{b}/label_map.pbtxt: {changed}"]
     # The first is untouched, of the second nothing but the ids.
@@ -108,7 +108,7 @@ def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
     done, _ = joined(tmp_path, a, b)
     assert labels_in(tmp_path / "out") == [[2], [1]]
     assert done.notes == [
-        "1 object of the class 'dog' had the id 1 of another; the text was followed"
+        "class 'dog' had the id 1 of another class in 1 object; the text was used"
     ]
     first, second = read_detections(tmp_path / "out" / "train.tfrecord")
     assert (first.class_text, second.class_text) == (["dog"], None)
@@ -162,7 +162,7 @@ def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
         "item { id: 9 name: 'dog' display_name: 'Dog' }"
     )
     done, _ = joined(tmp_path, a, b)
-    assert "person: ancestor_ids is left out, its ids are others now" in done.notes
+    assert "person: ancestor_ids is omitted, since ids changed" in done.notes
     label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     assert label_map.items == (
         LabelMapItem(7, "dog", "Dog"),
@@ -175,10 +175,10 @@ def test_an_id_that_nobody_explains_is_refused(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     for number, names in enumerate(({1: "dog"}, {})):
         b = source(tmp_path / f"b{number}", names, boxed((None, 4), name="b.jpg"))
-        with pytest.raises(RecordError, match=r"record 0.*class/label holds the id 4.*beside"):
+        with pytest.raises(RecordError, match=r"record 0.*class/label has the id 4 .*next to"):
             reshard([a, b], tmp_path / "out")
     c = source(tmp_path / "c", {1: "dog"}, image("c") | {"image/neg_category_ids": [4]})
-    with pytest.raises(RecordError, match="neg_category_ids holds the id 4"):
+    with pytest.raises(RecordError, match="neg_category_ids has the id 4 "):
         reshard([a, c], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -197,7 +197,7 @@ def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None
         "item { id: 1 name: '/m/01' display_name: 'cat' }"
         "item { id: 2 name: '/m/02' display_name: 'cat' }"
     )
-    with pytest.raises(LabelMapError, match="'cat' is that of id 1 in the joined label map"):
+    with pytest.raises(LabelMapError, match="'cat' has id 1 in the joined label map"):
         reshard([a, b], tmp_path / "out")
 
 
@@ -206,7 +206,7 @@ def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
     b = source(tmp_path / "b", {1: "x"}, *(boxed(("x", 1), name=f"b{n}") for n in range(3)))
     source(tmp_path / "b", {1: "x"}, boxed(("x", 1), name="v"), subset="val")
     done = reshard([b, a], tmp_path / "out", ShardLayout(shard_size=1))
-    assert (done.records, done.are_joined) == ({"train": 6, "val": 1}, False)
+    assert (done.records, done.is_joined) == ({"train": 6, "val": 1}, False)
     found = [one.filename for one in read_detections(tmp_path / "out" / "train-*")]
     assert found == ["b0", "b1", "b2", "a0", "a1", "a2"]
 
@@ -224,7 +224,7 @@ def test_shards_without_a_label_map_are_understood_by_texts(tmp_path: Path) -> N
     a = source(tmp_path / "a", {1: "cat", 2: "dog"}, boxed(("cat", 1)))
     b = source(tmp_path / "b", {}, boxed(("dog", 7), name="b"), boxed(("cow", None), name="c"))
     done, names = joined(tmp_path, a, b)
-    assert names == {1: "cat", 2: "dog", 3: "cow"} and done.are_joined
+    assert names == {1: "cat", 2: "dog", 3: "cow"} and done.is_joined
     assert labels_in(tmp_path / "out") == [[1], [2], []]
 
 
@@ -232,7 +232,7 @@ def test_pixels_that_are_ids_stay_what_they_are(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
     masked = boxed(("dog", 1), name="b") | {"image/panoptic/category_mask": b"PNG"}
     b = source(tmp_path / "b", {1: "dog"}, masked)
-    with pytest.raises(LabelMapError, match="are ids, which would be others; name its shards fir"):
+    with pytest.raises(LabelMapError, match="which would change; pass the shards of this file fir"):
         reshard([a, b], tmp_path / "out")
     assert joined(tmp_path, b, a)[1] == {1: "dog", 2: "cat"}
 
@@ -247,7 +247,7 @@ def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
 def test_records_with_other_keys_are_refused(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {}, {"image_raw": b"x", "label": [1]})
     b = source(tmp_path / "b", {2: "x"}, boxed(("x", 2)))
-    with pytest.raises(RecordError, match=r"record 0.*holds none of image/encoded"):
+    with pytest.raises(RecordError, match=r"record 0.*has none of image/encoded"):
         reshard([a, b], tmp_path / "out")
 
 
@@ -259,7 +259,7 @@ def test_real_shards_keep_every_box_and_image(corpus: Path, tmp_path: Path) -> N
     done = reshard([corpus / name for name in names], tmp_path)
     assert Counter(map(_meaning, read_detections(tmp_path))) == before
     assert sum(done.records.values()) == before.total()
-    assert done.are_joined
+    assert done.is_joined
     label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
     for one in read_detections(tmp_path):
         for text, label in zip(one.class_text or (), one.class_label or (), strict=True):

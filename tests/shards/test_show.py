@@ -206,7 +206,7 @@ def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path:
     ("arguments", "output"),
     [
         (["-o", "x.png"], "it is an HTML page; let its name end in .html"),
-        (["-o", "x.html", "--class", "cow"], "of the class 'cow'; there are 'cat', 'd"),
+        (["-o", "x.html", "--class", "cow"], "class 'cow'; existing classes: 'cat', 'd"),
         (["-o", "x.html", "--records", "9"], "--records 9: the last record is 2"),
         (["-o", "x.html", "--label-map", "nope"], "nope: no such label map"),
     ],
@@ -222,12 +222,12 @@ def test_what_cannot_be_shown_is_one_line(
 def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path: Path) -> None:
     (source.parent / "b.tfrecord").write_bytes(shard(other()))
     several = show(source.parent, "-o", tmp_path / "x.html", "--records", "0")
-    assert "name one shard" in several.refused()
+    assert "only one shard" in several.refused()
     assert show(source, "-o", tmp_path / "x.html", "--records", "0,2").code == 0
     shards = [("a.tfrecord", shard(record())), ("b.tfrecord", shard(other(), record()))]
     (tmp_path / "two.zip").write_bytes(real_zip(shards))
     several = show(tmp_path / "two.zip", "-o", tmp_path / "y.html", "--records", "1")
-    assert "name one shard" in several.refused()
+    assert "only one shard" in several.refused()
     done = show(tmp_path / "two.zip", "-o", tmp_path / "y.html")
     assert "y.html: 3 records, 6 boxes" in done.out
 

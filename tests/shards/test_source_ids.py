@@ -71,7 +71,7 @@ def test_numbers_that_no_float32_holds(run: Run, tmp_path: Path, command: str) -
     assert list(source_ids(tmp_path / "out").values()) == ["2", "4", "5", "6"]
     write_shard(folder, "train", *(record(f"{one}.jpg", one) for one in ["16777216", *ids]))
     done = run(command, folder, tmp_path / "more", "--for", "efficientdet")
-    assert done.code == 2 and "number them anew" in done.err
+    assert done.code == 2 and "renumber the images" in done.err
 
 
 def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
 def test_there_may_be_no_number_left() -> None:
     texts = [*map(str, range(1, 5)), "a.jpg"]
     numbers = SourceIdNumbers(4, lambda: last_before_free(texts, 4))
-    with pytest.raises(TfodError, match="go up to 4 and images have such numbers"):
+    with pytest.raises(TfodError, match="no free source id up to 4"):
         numbers.number(Detection(source_id="a.jpg"))
 
 

@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
     if done.kept_ids:
         print_line(f"label map: {', '.join(done.kept_ids)}")
     for name in () if done.kept_ids else done.label_maps:
-        print_line(f"label map {'made of several' if done.are_joined else 'copied'}: {name}")
+        print_line(f"label map {'made of several' if done.is_joined else 'copied'}: {name}")
     for note in done.notes:
         print_note(note)
     return 0

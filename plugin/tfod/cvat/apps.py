@@ -1,4 +1,4 @@
-"""The Django app: waits until CVAT loads its registry of formats, and then adds ours."""
+"""The Django app, which adds our formats when CVAT loads its registry of formats."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _log = logging.getLogger("tfod.cvat")
 class TfodConfig(AppConfig):
     """Loads nothing but this module until CVAT itself needs its formats."""
 
+    """The configuration of the app; imports only this module until CVAT loads its formats."""
     name = "tfod.cvat"
     label = "tfod_cvat"
     verbose_name = "TFRecord for CVAT"
 
     def ready(self) -> None:
-        """Register our formats now, or as soon as CVAT has loaded its own.
+        """Register our formats, as soon as CVAT has loaded its own.
 
-        CVAT loads its registry on demand since 2.68, and with the server before.
+        CVAT 2.68 and later load them on demand, earlier versions at start.
         """
         registry = sys.modules.get(REGISTRY)
         if registry is None:
@@ -33,10 +34,9 @@ class TfodConfig(AppConfig):
 
 
 def _register(registry: ModuleType) -> None:
-    """A CVAT without our formats is better than no CVAT."""
     try:
         from tfod.cvat.server import register
 
         register(registry)
-    except Exception:
-        _log.exception("tfod could not add its formats to CVAT, which goes on without them")
+    except Exception:  # CVAT has to start even without our formats
+        _log.exception("tfod failed to add its formats to CVAT, which continues without them")

@@ -1,7 +1,6 @@
-"""CVAT's own settings and our app: what ``DJANGO_SETTINGS_MODULE`` names.
+"""Django settings: CVAT's own, with our app. Set ``DJANGO_SETTINGS_MODULE`` to this module.
 
-The settings are those of the module that ``TFOD_CVAT_BASE_SETTINGS`` names, which is
-``cvat.settings.production`` unless it is set.
+CVAT's settings are those in ``TFOD_CVAT_BASE_SETTINGS``, by default ``cvat.settings.production``.
 """
 
 from __future__ import annotations
@@ -15,6 +14,6 @@ _base = importlib.import_module(
 globals().update({name: value for name, value in vars(_base).items() if name.isupper()})
 INSTALLED_APPS = [*_base.INSTALLED_APPS, "tfod.cvat"]
 
-# CVAT shows what its own loggers say from DEBUG on; of ours, what was exported and what was lost.
+# Only CVAT's own loggers are configured. Ours reports the summary and the losses of an export.
 _logging = getattr(_base, "LOGGING", {"version": 1})
 LOGGING = {**_logging, "loggers": {**_logging.get("loggers", {}), "tfod": {"level": "INFO"}}}

@@ -1,6 +1,6 @@
-"""Frames of CVAT as shards in a folder, with their label map and what there is to know of them.
+"""Writer of CVAT's frames as shards in a folder, with their label map and notes.
 
-The server's own format and the bridge both write here, so that their exports are the same.
+The server's formats and ``tfod cvat`` both use it, so their exports are the same.
 """
 
 from __future__ import annotations
@@ -25,22 +25,19 @@ from tfod.tfrecord.writer import ShardSetWriter
 
 LABEL_MAP = "label_map.pbtxt"
 NOTES = "EXPORT_NOTES.txt"
-"""A text beside the shards that says what of the task is not in them; written if there is any."""
+"""A text file next to the shards about losses and changes; written only if there are any."""
 DEFAULT_SUBSET = "default"
-_VIDEO = "frames of videos, encoded anew"
-_TURNED = "photos that CVAT turned by their EXIF orientation and encoded anew (JPEG of quality 100)"
+_VIDEO = "frames of videos, encoded again"
+_TURNED = "photos that CVAT rotated by their EXIF orientation and encoded again (JPEG quality 100)"
 _HIDDEN = "frames left out with their annotations"
 _QUALITY_100 = b"\xff\xdb\0C\0" + b"\1" * 64
-"""The table of quantization that CVAT writes turned photos with, without their EXIF."""
-_HEAD = 1 << 16
+"""The JPEG quantization table of photos that CVAT has rotated; they also lack EXIF data."""
+_HEAD = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is to be written: images, a mask for each object, frames without an annotation.
-
-    ``label_map`` is a file, or the name of one that tfod ships, whose ids the classes keep.
-    """
+    """Options of an export; ``label_map`` is a path or a name, and its class ids are kept."""
 
     with_images: bool = False
     save_masks: bool = False
@@ -49,15 +46,15 @@ class ExportOptions:
 
 
 @dataclass
-class Exported:
-    """What was written.
+class ExportResult:
+    """The result of an export.
 
     Attributes:
-        frames, objects: how many.
-        dropped: frames without an annotation that were left out.
-        without_image: frames whose image file is not there.
-        subsets: their names.
-        notes: what a user has to know, as sentences: what is not there, or in another form.
+        frames, objects: number of written frames and objects.
+        dropped: number of frames without an annotation that were left out.
+        without_image: number of frames without an image file.
+        subsets: names of the subsets.
+        notes: sentences for the user about losses and changes.
     """
 
     frames: int = 0
@@ -68,7 +65,7 @@ class Exported:
     notes: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
-        """What is in the shards, in a few words."""
+        """Return the numbers of frames and objects and the subsets as text."""
         text = f"{plural(self.frames, 'frame')}, {plural(self.objects, 'object')}"
         if len(self.subsets) > 1:
             text += f", subsets {', '.join(self.subsets)}"
@@ -76,11 +73,10 @@ class Exported:
 
 
 class FrameShards(contextlib.ExitStack):
-    """Writes one frame after the other.
+    """Writes frames one by one, as a context manager; an exception discards all shards.
 
-    Use as a context manager: leaving it by an exception discards what was written. Without a label
-    map, classes get ids from 1 in the order of ``labels``. ``input_types`` are those of attributes,
-    by class and name.
+    Without a label map, classes get ids from 1 in the order of ``labels``. ``input_types`` maps
+    class and attribute name to the type of the attribute.
     """
 
     def __init__(
@@ -101,35 +97,35 @@ class FrameShards(contextlib.ExitStack):
         self._builder = DetectionBuilder(self._label_map, input_types, options.save_masks)
         self._options = options
         self._writers: dict[str, ShardSetWriter] = {}
-        self._exported = Exported()
+        self._result = ExportResult()
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
-        """Write a frame, its shapes in an order that does not hang on who asks CVAT for them.
+        """Write a frame; the order of its shapes is the same from the server and from its API.
 
-        ``read`` reads its image file; None where those are not saved.
+        ``read`` reads its image file, and is None if images are not saved.
 
         Raises:
-            TfodError: it cannot be written, with its name.
+            TfodError: the frame cannot be written; the message has its name.
         """
-        image = replace(image, shapes=tuple(sorted(image.shapes, key=_order)))
+        image = replace(image, shapes=tuple(sorted(image.shapes, key=_sort_key)))
         try:
-            one = self._builder.build(image)
-            if not len(one.boxes) and not image.tags and not self._options.keep_empty:
-                self._exported.dropped += 1
+            detection = self._builder.build(image)
+            if not len(detection.boxes) and not image.tags and not self._options.keep_empty:
+                self._result.dropped += 1
                 return
             encoded = read() if read else None
-            payload = encode_detection(self._builder.complete(one, encoded))
+            payload = encode_detection(self._builder.complete(detection, encoded))
         except (OSError, ValueError, TypeError, ArithmeticError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
         self._writer(image.subset or DEFAULT_SUBSET).write(payload)
-        self._exported.without_image += read is not None and not encoded
+        self._result.without_image += read is not None and not encoded
         if encoded:
             changed, head = self._builder.changed, encoded[:_HEAD]
             changed[_VIDEO][""] += not split_extension(image.name)[1]
             changed[_TURNED][""] += _QUALITY_100 in head and b"Exif\0" not in head
-        self._exported.frames += 1
-        self._exported.objects += len(one.boxes)
+        self._result.frames += 1
+        self._result.objects += len(detection.boxes)
 
     def _writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
@@ -137,49 +133,50 @@ class FrameShards(contextlib.ExitStack):
             self._writers[subset] = self.enter_context(writer)
         return self._writers[subset]
 
-    def finish(self, hidden: Mapping[str, int], tracks: int = 0) -> Exported:
-        """Write the label map and the notes; without any frame, a shard of no record.
+    def finish(self, hidden: Mapping[str, int], tracks: int = 0) -> ExportResult:
+        """Write the label map and the notes, and an empty shard if there are no frames.
 
-        ``hidden`` counts the frames that do not come, ``tracks`` those whose shapes
-        did not tell that they are of one.
+        ``hidden`` counts the frames that are left out, and ``tracks`` the tracks whose shapes did
+        not have a track id.
         """
-        exported, builder = self._exported, self._builder
+        result, builder = self._result, self._builder
         builder.changed[TRACKS][""] += tracks
         builder.left_out[_HIDDEN + HONEYPOTS * ("honeypots" in hidden)].update(hidden)
         if not self._writers:
             self._writer(DEFAULT_SUBSET)
-        exported.subsets = list(self._writers)
+        result.subsets = list(self._writers)
         left_out, changed = builder.left_out.sentences(), builder.changed.sentences()
-        if exported.without_image:
-            count = plural(exported.without_image, "frame")
-            exported.notes.append(f"{count} without an image file from the server")
-        exported.notes += [*self._added, *left_out, *changed]
+        if result.without_image:
+            count = plural(result.without_image, "frame")
+            result.notes.append(f"{count} without an image file from the server")
+        result.notes += [*self._added, *left_out, *changed]
         self._write(LABEL_MAP, self._label_map.to_text())
         if self._added or left_out or changed:
-            self._write(NOTES, _notes([exported.summary(), *self._added], left_out, changed))
-        return exported
+            self._write(NOTES, _notes([result.summary(), *self._added], left_out, changed))
+        return result
 
     def _write(self, name: str, text: str) -> None:
         with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
             file.write(text)
 
 
-def _order(shape: CvatShape) -> tuple[Any, ...]:
-    """Layers from below, and within one by what is drawn: the database has no order of its own."""
-    own = shape.kind, shape.rotation, shape.points, shape.runs, shape.attributes
-    return shape.z_order, shape.extent, shape.label, *own, shape.occluded, shape.group
+def _sort_key(shape: CvatShape) -> tuple[Any, ...]:
+    # The order in CVAT's database is arbitrary. Lower layers come first, then equal shapes follow
+    # each other.
+    drawing = shape.kind, shape.rotation, shape.points, shape.runs, shape.attributes
+    return shape.z_order, shape.extent, shape.label, *drawing, shape.occluded, shape.group
 
 
 def _notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
     lines = [f"Exported from CVAT by tfod: {'; '.join(summary)}."]
     if left_out:
         lines += ["", "In CVAT, but not in these shards:"]
-        lines += [f"- {one}" for one in left_out]
+        lines += [f"- {sentence}" for sentence in left_out]
         lines += [
             "An import that replaces the annotations of the task deletes them there.",
             'Keep a copy as "CVAT for images 1.1".',
         ]
     if changed:
-        lines += ["", "In these shards in another form:"]
-        lines += [f"- {one}" for one in changed]
+        lines += ["", "Changed in these shards:"]
+        lines += [f"- {sentence}" for sentence in changed]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,4 @@
-"""From the records of a zip to the shapes of a task's frames, and a count of what cannot come.
-
-The one way in: of our own formats on the server, and of the bridge.
-"""
+"""Conversion of the records of a zip to the shapes of a task's frames, for both importers."""
 
 from __future__ import annotations
 
@@ -42,42 +39,42 @@ from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
 
 _DIGITS = 2  # of a pixel, as in CVAT's own XML
-_LONGEST_NAME, _LONGEST_TEXT = 64, 4096  # of CVAT's tables
-_NAMES_SHOWN = 20
+_MAX_NAME, _MAX_TEXT = 64, 4096  # characters, in CVAT's database
+_MAX_SHOWN_NAMES = 20
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 SCORE = "score"
-# Of Datumaro's attributes, CVAT takes these for its own: no attribute of a label gets their value,
-# and a text would turn the shape.
+# CVAT interprets these attributes of Datumaro itself: they never set an attribute of a label, and a
+# rotation that is a text would rotate the shape.
 _TAKEN = frozenset(("rotation", SCORE))
-# And it makes none of these names for a label that lacks them (its CVAT_INTERNAL_ATTRIBUTES).
+# CVAT does not add attributes of these names to a label (see its CVAT_INTERNAL_ATTRIBUTES).
 _INTERNAL = _TAKEN | {"occluded", "outside", "keyframe", "track_id", "source"}
-_ATTRIBUTES = "attributes that the labels lack or do not allow"
-_ABSENT = "classes said to be absent"
+_ATTRIBUTES = "attributes that the labels do not have, or values that they do not allow"
+_ABSENT = "classes that are marked as absent"
 _CAPTIONS = "captions of images, which CVAT does not have"
-_EMPTY = "masks without a pixel, which became their boxes"
+_EMPTY = "masks without a pixel, replaced by their boxes"
 
 
 @dataclass(frozen=True)
 class AttributeSpec:
-    """An attribute that a label has.
+    """An attribute of a label.
 
     Attributes:
         input_type: ``checkbox``, ``number``, ``select``, ``radio`` or ``text``.
-        values: what may be chosen; of a number the least, the largest and the step.
+        values: allowed values; for a number its minimum, maximum and step.
     """
 
     input_type: str
     values: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, attribute: Mapping[str, Any]) -> AttributeSpec:
-        """From CVAT's description, in its tables or from its API."""
+    def from_cvat(cls, attribute: Mapping[str, Any]) -> AttributeSpec:
+        """Create it from CVAT's description, a row of its database or JSON of its API."""
         values = attribute.get("values") or ()
         choices = values.split("\n") if isinstance(values, str) else values
-        if list(choices) == [""]:  # CVAT's API splits a text without any
+        if list(choices) == [""]:  # CVAT's API splits an empty text
             choices = ()
-        return cls(str(attribute.get("input_type", "")), tuple(str(one) for one in choices))
+        return cls(str(attribute.get("input_type", "")), tuple(str(choice) for choice in choices))
 
 
 Labels = Mapping[str, Mapping[str, AttributeSpec]]
@@ -86,42 +83,41 @@ Labels = Mapping[str, Mapping[str, AttributeSpec]]
 
 @dataclass(frozen=True)
 class ZipRecord:
-    """A record as a Detection, and how its shard names classes.
+    """A record as a Detection, with the label map of its shard.
 
     Attributes:
-        subset: that its shard belongs to.
-        where: shard and number, for messages.
-        detection: valid until the next record is asked for.
-        label_map: of its shard.
+        subset: name of the subset of its shard.
+        location: shard and number, for messages.
+        detection: the record; valid until the next one is read.
+        label_map: label map of its shard.
     """
 
     subset: str
-    where: str
+    location: str
     detection: Detection
     label_map: LabelMap | None
 
 
 def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
-    """Read all records of all shards in a zip that the checker has no errors against.
+    """Yield all records of a zip in which the checker found no errors.
 
-    ``label_map`` is the file or name of one for all shards, in place of those in the zip.
+    ``label_map`` is a path or a name, and replaces the label maps in the zip.
     """
-    for subset, shard, own, found in _batches(path, label_map):
-        first = found.examples.records.first
-        for number, detection in enumerate(found, first):
-            yield ZipRecord(subset, f"{shard}, record {number}", detection, own)
+    for subset, shard, shard_map, batch in _batches(path, label_map):
+        for number, detection in enumerate(batch, batch.examples.records.first):
+            yield ZipRecord(subset, f"{shard}, record {number}", detection, shard_map)
 
 
-def label_maps_of(path: str, label_map: str | None = None) -> list[LabelMap]:
-    """The label maps that the shards of a zip have."""
-    return [own for _, _, own in _shards(path, label_map) if own is not None]
+def read_label_maps(path: str, label_map: str | None = None) -> list[LabelMap]:
+    """Return the label maps of the shards in a zip."""
+    return [shard_map for _, _, shard_map in _shards(path, label_map) if shard_map is not None]
 
 
-def require_storable(what: str, name: str, fix: str) -> None:
-    """Raise TfodError if CVAT would cut the name off, and not find it again."""
-    if len(name) > _LONGEST_NAME:
-        letters = f"{len(name)} letters, CVAT takes {_LONGEST_NAME}"
-        raise TfodError(f"the name of a {what} has {letters}; {name!r}; {fix}")
+def require_storable(kind: str, name: str, fix: str) -> None:
+    """Raise TfodError if CVAT would truncate the name, and not find it again."""
+    if len(name) > _MAX_NAME:
+        length = f"{len(name)} characters, CVAT allows {_MAX_NAME}"
+        raise TfodError(f"{kind} name is too long ({length}); {name!r}; {fix}")
 
 
 def _shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
@@ -134,42 +130,42 @@ def _shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelM
 def _batches(
     path: str, label_map: str | None
 ) -> Iterator[tuple[str, str, LabelMap | None, Detections]]:
-    for subset, shard, own in _shards(path, label_map):
+    for subset, shard, shard_map in _shards(path, label_map):
         for records in read_record_batches(shard):
-            yield subset, shard, own, Detections(ExampleBatch.of(records))
+            yield subset, shard, shard_map, Detections(ExampleBatch.of(records))
 
 
-def on_frames(
-    path: str, task: Task, what: object, label_map: str | None = None
+def match_frames(
+    path: str, task: Task, target: object, label_map: str | None = None
 ) -> Iterator[tuple[ZipRecord, Frame] | None]:
-    """The records of a zip, each with its frame; None for one of another job, or another task.
+    """Yield each record of a zip with its frame, or None for a record of another job or task.
 
     Raises:
-        TfodError: one matches no frame, or none is of ``what`` they are imported into.
+        TfodError: a record matches no frame, or no record matches a frame of ``target``.
     """
     frames = task.frames or ()
-    own = {one.number for one in frames} if task.own is None else task.own
-    names = (name or "" for *_, found in _batches(path, label_map) for name in found.filenames)
+    numbers = {frame.number for frame in frames} if task.own is None else task.own
+    names = (name or "" for *_, batch in _batches(path, label_map) for name in batch.filenames)
     matcher = Matcher(task, names)
-    others = placed = 0
-    for subset, shard, own_map, found in _batches(path, label_map):
-        for number, name in enumerate(found.filenames):
-            where = f"{shard}, record {found.examples.records.first + number}"
-            place = matcher.place(name or "", where)
-            if place is None or frames[place].number not in own:
-                others += 1  # which is not read, and may be broken
+    skipped = matched = 0
+    for subset, shard, shard_map, batch in _batches(path, label_map):
+        for number, name in enumerate(batch.filenames):
+            location = f"{shard}, record {batch.examples.records.first + number}"
+            index = matcher.place(name or "", location)
+            if index is None or frames[index].number not in numbers:
+                skipped += 1  # not decoded, since it may be damaged
                 yield None
             else:
-                placed += 1
-                yield ZipRecord(subset, where, found[number], own_map), frames[place]
-    if not placed:
-        which = "the image is not" if others == 1 else f"none of the {others} images is"
+                matched += 1
+                yield ZipRecord(subset, location, batch[number], shard_map), frames[index]
+    if not matched:
+        subject = "the image is not" if skipped == 1 else f"none of the {skipped} images is"
         fix = "" if task.skips_others else ", but of the task's other jobs; import the zip there, "
-        raise TfodError(f"{which} a frame of {what}{fix and fix + 'or into the task'}")
+        raise TfodError(f"{subject} a frame of {target}{fix and fix + 'or into the task'}")
 
 
 class NewImage(NamedTuple):
-    """An image of a task that is to be made: ``size`` is its height and width."""
+    """An image of a new task; ``size`` is its height and width."""
 
     item_id: str
     extension: str
@@ -178,10 +174,10 @@ class NewImage(NamedTuple):
 
 
 class NewImages:
-    """Names images for CVAT, which makes tasks of files.
+    """Chooses the file names of the images of new tasks.
 
-    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`), of which a
-    subset has none twice. ``renamed`` lists the images that get another name.
+    Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`) and are
+    unique in a subset. ``renamed`` lists the images whose name was changed.
     """
 
     def __init__(self) -> None:
@@ -189,8 +185,8 @@ class NewImages:
         self._ids: dict[str, IdMaker] = {}
         self._numbers = itertools.count()
 
-    def of(self, record: ZipRecord) -> NewImage:
-        """The image of a record; raises TfodError where it has none."""
+    def make(self, record: ZipRecord) -> NewImage:
+        """Return the image of a record with its new name, or raise TfodError if it has none."""
         encoded, size = bytes(record.detection.encoded or b""), size_of(record.detection)
         path = safe_relative_path(record.detection.filename or "")
         ids = self._ids.setdefault(record.subset, IdMaker())
@@ -198,30 +194,31 @@ class NewImages:
         if not encoded or not all(size):
             raise TfodError(f"image {item_id!r} cannot be read from its shard; export it again")
         if extension.lower() not in FORMAT_OF_EXTENSION:
-            # CVAT goes by it, and manifest.jsonl is no image to it whatever it holds.
+            # CVAT looks only at the extension, and its manifest.jsonl lists images only.
             kind = sniff_format(encoded[:16]) or ""
             extension = EXTENSION_OF_FORMAT.get(kind, DEFAULT_EXTENSION)
-        if item_id in extension:  # CVAT cuts the path at the id, and looks from the end: g.jpg
+        # CVAT splits the path at the last occurrence of the id: "g.jpg" would be split in ".jpg".
+        if item_id in extension:
             extension = extension.swapcase()
         if record.detection.filename != item_id + extension:
             self.renamed.append(f"{record.detection.filename or ''} → {item_id}{extension}")
         return NewImage(item_id, extension, encoded, size)
 
     def sentences(self) -> list[str]:
-        """Return what is to be said of the names."""
+        """Return the names that were changed, as one sentence or none."""
         count = len(self.renamed)
-        listed = join_names(self.renamed, _NAMES_SHOWN)
+        listed = join_names(self.renamed, _MAX_SHOWN_NAMES)
         return [f"{plural(count, 'image')} renamed: {listed}"] if count else []
 
 
 class ShapeBuilder:
-    """Makes the shapes of one record after the other, for certain labels.
+    """Creates the shapes of records, one record after the other.
 
     Args:
-        labels: of what is imported into; None where it takes any, and makes them.
-        new_attributes: a label gets the attributes that it lacks.
-        by_datumaro: they go by annotations of Datumaro, of whose attributes CVAT takes some for its
-            own, a score from 0 to 1 among them.
+        labels: labels of the target; None if CVAT creates a label for every class.
+        new_attributes: whether CVAT adds missing attributes to a label.
+        by_datumaro: whether CVAT gets annotations of Datumaro. It interprets some of their
+            attributes itself, such as a score from 0 to 1.
     """
 
     def __init__(
@@ -233,61 +230,62 @@ class ShapeBuilder:
         self.losses = LossCounter(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
 
     def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
-        """The shapes of a record's objects on a frame of this height and width.
+        """Return the shapes of a record's objects on a frame of this height and width.
 
         Raises:
-            TfodError: an object has no class of the task, or its mask another size.
+            TfodError: a class is not a label of the task, or the size of a mask differs.
         """
-        one = record.detection
-        self.losses[_CAPTIONS][""] += len(one.captions)
-        masks = masks_of(one)
+        detection = record.detection
+        self.losses[_CAPTIONS][""] += len(detection.captions)
+        masks = masks_of(detection)
 
-        def pixels(number: int) -> np.ndarray | None:
+        def decode_pixels(number: int) -> np.ndarray | None:
             mask = masks[number]
-            drawn = None if mask is None else _drawn(mask, record.where, size)
-            self.losses[_EMPTY][""] += drawn is not None and not drawn.any()
-            return drawn
+            pixels = None if mask is None else _decode_mask(mask, record.location, size)
+            self.losses[_EMPTY][""] += pixels is not None and not pixels.any()
+            return pixels
 
-        count = len(one.boxes)
-        texts, ids = one.class_text or (None,) * count, one.class_label or (None,) * count
-        classes = [self._class(record, *pair) for pair in zip(texts, ids, strict=True)]
-        return list(shapes_of(one, classes, _pixels(one.boxes, size), size, pixels, self._fit))
+        boxes, absent = detection.boxes, (None,) * len(detection.boxes)
+        texts, ids = detection.class_text or absent, detection.class_label or absent
+        classes = [self._class(record, *names) for names in zip(texts, ids, strict=True)]
+        corners = _to_pixels(boxes, size)
+        return list(shapes_of(detection, classes, corners, size, decode_pixels, self._fit))
 
     def tags(self, record: ZipRecord) -> list[CvatTag]:
-        """The classes of the whole image; those that are said to be absent do not come."""
+        """Return the classes of the whole image, except for those that are marked as absent."""
         tags = []
-        for one in record.detection.image_labels:
-            if one.confidence is not None and one.confidence <= 0:
+        for label in record.detection.image_labels:
+            if label.confidence is not None and label.confidence <= 0:
                 self.losses[_ABSENT][""] += 1
             else:
-                name, values = self._class(record, one.text, one.label), dict(one.attributes)
+                name, values = self._class(record, label.text, label.label), dict(label.attributes)
                 if self._by_datumaro and values.pop(SCORE, None) is not None:
-                    self.losses[_ATTRIBUTES][SCORE] += 1  # which CVAT's tags do not have
+                    self.losses[_ATTRIBUTES][SCORE] += 1  # CVAT's tags have no score
                 tags.append(CvatTag(name, self._fit(name, values)))
         return tags
 
     def _class(self, record: ZipRecord, text: str | None, label: int | None) -> str:
-        """The label that an object's text names, or else its id."""
+        """Return the label for the class text, or for the class id if there is no text."""
         label_map = record.label_map
         item = label_map.find_id(label) if label_map and label is not None and not text else None
         name = text or (item.class_name if item else "")
         if not name:
             raise TfodError(
-                f"{record.where}: an object has no class (no class text, and an id that no label "
-                "map explains); add label_map.pbtxt to the zip"
+                f"{record.location}: an object has no class (no text, and its id is not in a "
+                "label map); add label_map.pbtxt to the zip"
             )
         if self._labels is None or name in self._labels:
             return name
-        # Open Images' names are /m/01yrx: take the display name where it is the label's.
+        # Names of Open Images, such as /m/01yrx, can be labels by their display name.
         item = label_map.find(name) if label_map else None
         if item is None or item.display_name not in self._labels:
-            raise TfodError(f"{record.where}: class {name!r} is not a label of the task")
+            raise TfodError(f"{record.location}: class {name!r} is not a label of the task")
         return item.display_name
 
     def _fit(self, label: str, values: Mapping[str, Any]) -> Attributes:
-        """Attributes that the label has, with values that it allows."""
+        """Return the attributes that the label has, with values that it allows."""
         specs = (self._labels or {}).get(label) or {}
-        found = []
+        attributes = []
         for name, value in values.items():
             spec = specs.get(name)
             fit: bool | float | str | None = None
@@ -298,65 +296,69 @@ class ShapeBuilder:
                 fit = value if is_score else None
             elif spec is not None:
                 fit = _fit_value(value, spec)
-            elif self._new_attributes and len(name) <= _LONGEST_NAME:
-                fit = _storable(value)
-            text = _text_of(fit)
+            elif self._new_attributes and len(name) <= _MAX_NAME:
+                fit = _to_storable(value)
+            text = _to_text(fit)
             if text is not None:
-                found.append((name, text))
-            # A track's is a number of the task that was exported, of no use here.
+                attributes.append((name, text))
+            # A track id is a number of the exported task, and means nothing in another one.
             if (text is None and name != TRACK) or (name == SCORE and spec and self._by_datumaro):
                 self.losses[_ATTRIBUTES][name] += 1
-        return tuple(found)
+        return tuple(attributes)
 
 
 def datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
-    """What CVAT's import finds at an annotation of Datumaro's.
+    """Return the attributes that CVAT's import expects in an annotation of Datumaro.
 
-    Marks that are not set stay away, since a label may have an attribute of that name.
+    Flags that are not set are omitted, since a label may have an attribute of the same name.
     """
-    found: dict[str, Any] = dict(shape.attributes)
-    if SCORE in found:
-        found[SCORE] = float(found[SCORE])
+    attributes: dict[str, Any] = dict(shape.attributes)
+    if SCORE in attributes:
+        attributes[SCORE] = float(attributes[SCORE])
     if shape.occluded:
-        found["occluded"] = True
+        attributes["occluded"] = True
     if shape.rotation:
-        found["rotation"] = shape.rotation
-    return found
+        attributes["rotation"] = shape.rotation
+    return attributes
 
 
-def _pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
-    """Boxes in pixels, clamped to the image, as CVAT's own importers have them."""
+def _to_pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
+    """Convert boxes to pixels, clamped to the image as CVAT's own importers do."""
     _, corners = corners_in_pixels(boxes, size)
     return [
         (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
     ]
 
 
-def _drawn(mask: bytes | memoryview | np.ndarray, where: str, size: tuple[int, int]) -> np.ndarray:
+def _decode_mask(
+    mask: bytes | memoryview | np.ndarray, location: str, size: tuple[int, int]
+) -> np.ndarray:
     if not isinstance(mask, np.ndarray):
         try:
             mask = decode_mask_png(mask)
         except (ValueError, ImportError) as error:
             raise TfodError(
-                f"{where}: a mask cannot be decoded ({error}); export the shard again"
+                f"{location}: a mask cannot be decoded ({error}); export the shard again"
             ) from None
     if mask.shape != size:
         raise TfodError(
-            f"{where}: a mask is {mask.shape[1]}x{mask.shape[0]}, its frame {size[1]}x{size[0]}; "
-            "make the shard from the images that the task has"
+            f"{location}: a mask is {mask.shape[1]}x{mask.shape[0]}, its frame "
+            f"{size[1]}x{size[0]}; create the shard from the images of the task"
         )
     return mask
 
 
 def _fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | None:
-    """A value as CVAT stores it for such an attribute; None where the attribute cannot have it."""
-    text = _text_of(value)
+    """Return a value as CVAT stores it for the attribute, or None if it is not allowed."""
+    text = _to_text(value)
     if text is None:
         return None
     if spec.input_type == "checkbox":
-        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+        if text.lower() in _TRUE:
+            return True
+        return False if text.lower() in _FALSE else None
     if spec.input_type == "number":
-        return _number(value, spec)
+        return _fit_number(value, spec)
     if spec.input_type == "text" or not spec.values or text in spec.values:
         return text
     for synonyms in ({text.lower()}, _TRUE, _FALSE):
@@ -367,30 +369,30 @@ def _fit_value(value: Any, spec: AttributeSpec) -> bool | int | float | str | No
     return None
 
 
-def _storable(value: Any) -> bool | int | float | str | None:
-    """A value for an attribute that CVAT makes; None where its tables have no place for it."""
+def _to_storable(value: Any) -> bool | int | float | str | None:
+    """Return a value for a new attribute, or None if CVAT's database cannot store it."""
     if isinstance(value, str):
-        return value if len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value) else None
+        return value if len(value) <= _MAX_TEXT and not _UNSTORABLE.search(value) else None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, (bool, int)) and abs(value) < 1 << 63 else None
 
 
-def _text_of(value: Any) -> str | None:
-    """How CVAT writes a value; None where it cannot."""
+def _to_text(value: Any) -> str | None:
+    """Return a value as CVAT writes it, or None if CVAT cannot store it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    kept = _storable(value)
-    if isinstance(kept, float) and kept.is_integer():
-        return str(int(kept))
-    return None if kept is None else str(kept)
+    storable = _to_storable(value)
+    if isinstance(storable, float) and storable.is_integer():
+        return str(int(storable))
+    return None if storable is None else str(storable)
 
 
-def _number(value: Any, spec: AttributeSpec) -> int | float | str | None:
-    """Return a number within the label's limits (least, largest, step), a text as it was typed."""
+def _fit_number(value: Any, spec: AttributeSpec) -> int | float | str | None:
+    """Return a number within the label's limits; a text is returned unchanged."""
     with contextlib.suppress(ValueError, OverflowError):
         number = float(value)
-        limits = [float(one) for one in spec.values[:2]]
+        limits = [float(limit) for limit in spec.values[:2]]
         if math.isfinite(number) and (len(limits) < 2 or limits[0] <= number <= limits[1]):
             return value if isinstance(value, str) or not number.is_integer() else int(number)
     return None

@@ -1,7 +1,7 @@
-"""The verdict of the check before anything is touched, in one line that a user can read.
+"""The reason why a zip cannot be imported, in one line.
 
-CVAT shows the message of an import that failed as it is, and nothing else: no log, no report. The
-bridge says the same below the report.
+CVAT shows users only the message of a failed import: no log, no report. ``tfod cvat`` prints the
+same line below the report.
 """
 
 from __future__ import annotations
@@ -23,92 +23,92 @@ from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
 
-_NAMES_SHOWN = 5
-_LABELS_SHOWN = 20
-_CAUSES_SHOWN = 3
-LONGEST_CAUSE = 85
-"""In characters: what CVAT's page "Requests" shows of a message, less "Nothing was changed"."""
-_LONGEST_NAME = 30
+_MAX_SHOWN_NAMES = 5
+_MAX_SHOWN_LABELS = 20
+_MAX_SHOWN_CAUSES = 3
+MAX_CAUSE = 85
+"""Characters of a message that CVAT's page "Requests" shows, less "Nothing was changed"."""
+_MAX_NAME = 30
 _BARE_ID = re.compile(r"#-?\d+")
 _DAMAGE = ("TFR", "ZIP", "EXA001")
-"""Rules of records that cannot be read."""
+"""Rules about records that cannot be read."""
 
 
 class RefusedError(TfodError):
     """The upload cannot be imported; nothing was changed.
 
-    CVAT's page "Requests" shows the first 160 characters of an error, of which 51 are CVAT's own
-    (``cvat.apps.dataset_manager.bindings.CvatImportError: ``): the cause has to be short.
+    CVAT's page "Requests" shows the first 160 characters of an error, 51 of which CVAT itself adds
+    (``cvat.apps.dataset_manager.bindings.CvatImportError: ``), so the cause has to be short.
 
     Args:
-        cause: what is wrong, in the fewest words.
-        details: further sentences: where, how often, what to do.
+        cause: the defect, in a few words.
+        details: further sentences: location, number, fix.
     """
 
     def __init__(self, cause: str, *details: str) -> None:
         sentences = [cause, "Nothing was changed", *filter(None, details)]
-        text = ". ".join(dict.fromkeys(one.strip().rstrip(".") for one in sentences))
+        text = ". ".join(dict.fromkeys(sentence.strip().rstrip(".") for sentence in sentences))
         super().__init__(visible(f"{text}."))
 
 
 def check_upload(
-    found: ResolvedSources, task: Task, label_map: str | None = None, max_findings: int = 1000
+    sources: ResolvedSources, task: Task, label_map: str | None = None, max_findings: int = 1000
 ) -> Report:
-    """Check a zip against what it is to be imported into, for what matters to an import."""
+    """Check a zip against the target of its import."""
     options = Options(
         receiver=CVAT,
         label_map=label_map,
         task=task,
         max_findings=max_findings,
-        decode=0,  # CVAT decodes what becomes frames, and needs no other images
+        decode=0,  # CVAT decodes the images of new tasks, and needs no others
     )
-    return check(found, options)
+    return check(sources, options)
 
 
-def replaced(report: Report) -> list[str]:
-    """Return what an import that is allowed replaces with fewer or other annotations."""
-    return [one.message for one in report.findings if one.code == "TSK011"]
+def list_replacements(report: Report) -> list[str]:
+    """Return the messages about annotations that the import will replace with fewer or others."""
+    return [finding.message for finding in report.findings if finding.code == "TSK011"]
 
 
-def refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
-    """Why a zip is refused: the gravest causes, and how many more there are.
+def build_refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
+    """Create the error for a zip with defects: the most important causes, and how many remain.
 
     Args:
-        report: of the zip.
-        task: what it was checked against.
-        noun: what that is: ``task``, ``job`` or ``project``.
-        shown: the name of the zip in the report, of no use to the user.
+        report: report of the zip.
+        task: reference that the zip was checked against.
+        noun: ``task``, ``job`` or ``project``.
+        shown: name of the zip in the report, which is omitted in the error.
     """
     by_code: dict[str, list[Finding]] = {}
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             by_code.setdefault(finding.code, []).append(finding)
     if any(code.startswith(_DAMAGE) for code in by_code):
-        by_code.pop("TSK009", None)  # the frames have records, which cannot be read
-    # Damage is the cause of much else; after it what the user will know: labels and names.
+        by_code.pop("TSK009", None)  # the frames have records, but these cannot be read
+    # Damage causes many other findings. After it come those that annotators know: labels and names.
     first = (*_DAMAGE, "TSK", *_SENTENCES)
-    order = sorted(
+    codes = sorted(
         by_code, key=lambda code: (not code.startswith(_DAMAGE), not code.startswith(first), code)
     )
     sentences = [
         _SENTENCES.get(code, _plain_sentences)(
             _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
         )
-        for code in order[:_CAUSES_SHOWN]
+        for code in codes[:_MAX_SHOWN_CAUSES]
     ]
-    (cause, *details), *others = sentences
-    for other, *more in others:
-        details += [f"Also: {other}", *more]
-    rest = len(order) - _CAUSES_SHOWN
-    if rest > 0:
-        kinds = "1 more kind of defect" if rest == 1 else f"{rest} more kinds of defects"
+    (cause, *details), *further = sentences
+    for next_cause, *next_details in further:
+        details += [f"Also: {next_cause}", *next_details]
+    hidden = len(codes) - _MAX_SHOWN_CAUSES
+    if hidden > 0:
+        kinds = "1 more kind of defect" if hidden == 1 else f"{hidden} more kinds of defects"
         details.append(f"And {kinds}: tfod check --for cvat lists all")
-    return RefusedError(*(one.replace(f"{shown}:", "") for one in (cause, *details)))
+    return RefusedError(*(text.replace(f"{shown}:", "") for text in (cause, *details)))
 
 
 @dataclass(frozen=True)
 class _Cause:
-    """The findings of one rule that are listed, how many there are, and what was checked."""
+    """The listed findings of one rule, their total number, and the target of the import."""
 
     findings: Sequence[Finding]
     count: int
@@ -119,78 +119,75 @@ class _Cause:
 
     @property
     def shard(self) -> str:
-        """The name of the first finding's shard; '' where it is of the whole zip."""
+        """The name of the first finding's shard, or '' if it concerns the whole zip."""
         name = self.findings[0].shard
         return "" if name == self.shown else os.path.basename(name.replace(f"{self.shown}:", ""))
 
 
 _Sentences = Callable[[_Cause], list[str]]
-"""The cause in a few words, then further sentences."""
+"""Returns the cause in a few words, then further sentences."""
 
 
-def _unknown_labels(of: _Cause) -> list[str]:
-    findings, count = of.findings, of.count
-    bare = [str(one.value) for one in findings if _BARE_ID.fullmatch(str(one.value))]
-    maps = [name for one in of.report.datasets for name in one.label_maps]
-    if bare and maps:
-        ids = _names((one.lstrip("#") for one in bare), len(bare))
-        name = os.path.basename(maps[0])
-        return [f"{name} has no id {ids}", "Add the class to it, or name the classes in the shard"]
-    if bare:  # the zip may well have one, two folders away
+def _unknown_labels(cause: _Cause) -> list[str]:
+    findings, count = cause.findings, cause.count
+    ids = [str(finding.value) for finding in findings if _BARE_ID.fullmatch(str(finding.value))]
+    maps = [path for dataset in cause.report.datasets for path in dataset.label_maps]
+    if ids and maps:
+        listed = _join_names((text.lstrip("#") for text in ids), len(ids))
+        fix = "Add the class to it, or name the classes in the shard"
+        return [f"{os.path.basename(maps[0])} has no id {listed}", fix]
+    if ids:  # the zip may contain a label map in another folder
         return [
-            f"objects have only ids ({_names(bare, len(bare))}) and no label map explains them",
-            "Put label_map.pbtxt beside the shard",
+            f"objects have only ids ({_join_names(ids, len(ids))}) and no label map contains them",
+            "Put label_map.pbtxt next to the shard",
         ]
-    labels = sorted(of.task.labels or ())
-    listed = f"Labels of the {of.noun}: {_names(labels, len(labels), _LABELS_SHOWN)}"
+    labels = sorted(cause.task.labels or ())
+    listed = f"Labels of the {cause.noun}: {_join_names(labels, len(labels), _MAX_SHOWN_LABELS)}"
     if count == 1:
-        return [f"class {_short(findings[0].value)} is not among the labels", listed]
+        return [f"class {_shorten(findings[0].value)} is not among the labels", listed]
     return [
-        f"{count} classes are not among the labels: {_short(findings[0].value)}, …",
-        f"Without a label: {_names((repr(one.value) for one in findings), count)}",
+        f"{count} classes are not among the labels: {_shorten(findings[0].value)}, …",
+        f"Without a label: {_join_names((repr(finding.value) for finding in findings), count)}",
         listed,
     ]
 
 
-def _unmatched(of: _Cause) -> list[str]:
-    findings, count = of.findings, of.count
-    verb = "matches" if count == 1 else "match"
-    records = of.report.counts.records
-    if not any(one.item for one in findings):
-        own = "the record" if records == 1 else f"{count} of {records} records"
+def _unmatched(cause: _Cause) -> list[str]:
+    findings, count = cause.findings, cause.count
+    records = cause.report.counts.records
+    names = [finding.item or "without a name" for finding in findings]
+    if not any(finding.item for finding in findings):
+        subject = "the record" if records == 1 else f"{count} of {records} records"
         return [
-            f"{own} {'has' if count == 1 else 'have'} no file name (image/filename)",
-            "Write image/filename: the name of the frame",
+            f"{subject} {'has' if count == 1 else 'have'} no file name (image/filename)",
+            "Write the name of the frame to image/filename",
         ]
     images = "the image" if records == 1 else f"{count} of {records} images"
-    frames = of.task.frames or ()
-    name = findings[0].item or "without a name"
-    ending = f"/{root_of(name)}"
-    alike = [one.name for one in frames if os.path.splitext(one.name)[0].endswith(ending)]
+    verb = "matches" if count == 1 else "match"
+    sentence = f"{images} {verb} no frame: {_shorten(names[0], quoted=False)}"
+    sentences = [sentence]
+    if count > 1:
+        sentences = [f"{sentence}, …", f"Without a frame: {_join_names(names, count)}"]
+    frames = cause.task.frames or ()
+    ending = f"/{root_of(names[0])}"
+    alike = [frame.name for frame in frames if os.path.splitext(frame.name)[0].endswith(ending)]
+    if len(alike) > 1:
+        name, paths = os.path.basename(names[0]), _join_names(alike, len(alike))
+        sentences.append(f"{name} exists in several folders ({paths}); add the folder to the name")
+    return sentences + ([f"Frames are named like {frames[0].name}"] if frames else [])
+
+
+def _other_records(cause: _Cause) -> list[str]:
+    finding = cause.findings[0]
     return [
-        f"{images} {verb} no frame: {_short(name, quoted=False)}" + (", …" if count > 1 else ""),
-        f"Without a frame: {_names((one.item or 'without a name' for one in findings), count)}"
-        if count > 1
-        else "",
-        f"{os.path.basename(name)} is in several folders ({_names(alike, len(alike))}): name one"
-        if len(alike) > 1
-        else "",
-        f"Frames are named like {frames[0].name}" if frames else "",
+        f"{_shorten(cause.shard, quoted=False)} has no image/filename and no boxes",
+        f"{finding.message[:1].upper()}{finding.message[1:]}; export an object detection dataset",
     ]
 
 
-def _other_records(of: _Cause) -> list[str]:
-    first = of.findings[0]
-    return [
-        f"{_short(of.shard, quoted=False)} has no image/filename and no boxes",
-        f"{first.message[:1].upper()}{first.message[1:]}; export an object detection dataset",
-    ]
-
-
-def _losses(of: _Cause) -> list[str]:
-    """What is lost, then which."""
-    cause, _, which = of.findings[0].message.partition(": ")
-    return [cause, which, of.findings[0].fix]
+def _losses(cause: _Cause) -> list[str]:
+    loss, _, names = cause.findings[0].message.partition(": ")
+    return [loss, names, cause.findings[0].fix]
 
 
 _SENTENCES: dict[str, _Sentences] = {
@@ -202,28 +199,27 @@ _SENTENCES: dict[str, _Sentences] = {
 }
 
 
-def _plain_sentences(of: _Cause) -> list[str]:
-    first, count = of.findings[0], of.count
-    place = _short(of.shard, quoted=False)
-    place += "" if first.record is None else f", record {first.record}"
-    if first.message.startswith("is "):  # the shard is what it speaks of
-        return [f"{place} {first.message}", first.fix]
-    where = f" ({place})" if place else ""
+def _plain_sentences(cause: _Cause) -> list[str]:
+    finding, count = cause.findings[0], cause.count
+    shard = _shorten(cause.shard, quoted=False)
+    shard += "" if finding.record is None else f", record {finding.record}"
+    if finding.message.startswith("is "):  # the shard is the subject of the message
+        return [f"{shard} {finding.message}", finding.fix]
+    location = f" ({shard})" if shard else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
-    if len(first.message + where) <= LONGEST_CAUSE and first.code != "ZIP012":
-        exactly = f"{place_of(first)}{more}" if first.record is not None or more else ""
-        return [first.message + where, exactly, first.fix]
-    title = all_rules()[first.code].title
-    return [title + where, f"{place_of(first)}: {first.message}{more}", first.fix]
+    if len(finding.message + location) <= MAX_CAUSE and finding.code != "ZIP012":
+        full = f"{place_of(finding)}{more}" if finding.record is not None or more else ""
+        return [finding.message + location, full, finding.fix]
+    title = all_rules()[finding.code].title
+    return [title + location, f"{place_of(finding)}: {finding.message}{more}", finding.fix]
 
 
-def _short(name: object, *, quoted: bool = True) -> str:
-    """A name of at most so many letters, its end kept."""
+def _shorten(name: object, *, quoted: bool = True) -> str:
     text = str(name)
-    text = text if len(text) <= _LONGEST_NAME else f"…{text[1 - _LONGEST_NAME :]}"
+    text = text if len(text) <= _MAX_NAME else f"…{text[1 - _MAX_NAME :]}"  # endings differ most
     return repr(text) if quoted else text
 
 
-def _names(names: Iterable[str], count: int, most: int = _NAMES_SHOWN) -> str:
-    shown = [name for name, _ in zip(dict.fromkeys(names), range(most), strict=False)]
+def _join_names(names: Iterable[str], count: int, max_names: int = _MAX_SHOWN_NAMES) -> str:
+    shown = [name for name, _ in zip(dict.fromkeys(names), range(max_names), strict=False)]
     return ", ".join(shown) + (", …" if count > len(shown) else "")

@@ -289,7 +289,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         """Put the classes in order, now that all are known, and say what was noticed."""
         self._set_categories()
         classes, losses = self._classes, self._losses
-        for pair, count in classes.contradictions.items():
+        for pair, count in classes.mismatches.items():
             losses[_CONTRADICTIONS][f"'{pair.text}' with id {pair.label}"] += count
         losses[_UNKNOWN_TEXTS] += Counter({repr(x): n for x, n in classes.unknown_texts.items()})
         losses[_UNKNOWN_IDS] += Counter({str(x): n for x, n in classes.unknown_ids.items()})

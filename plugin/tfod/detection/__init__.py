@@ -1,4 +1,1 @@
-"""What a record says of an image: an Example and a label map in, a Detection out, and back again.
-
-It may import ``example`` and ``tfrecord``.
-"""
+"""Annotations of an image: an Example and a label map to a Detection, and back."""

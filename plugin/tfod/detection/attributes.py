@@ -1,4 +1,4 @@
-"""Attributes of objects, into an Example and out of one: natively as far as that goes."""
+"""Attributes of objects: encoding to an Example and decoding, with native keys if possible."""
 
 from __future__ import annotations
 
@@ -25,16 +25,13 @@ _ATTRIBUTE_OF_NAME = {
     for name in (attribute.name, *attribute.other_names)
 }
 _ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
-_NOT_UNDERSTOOD = (
-    *(ValueError, AttributeError, TypeError, LookupError),
-    *(RecursionError, OverflowError),
-)
-_PLAIN = frozenset((bool, int, float, str, type(None)))
+_PARSE_ERRORS = (ValueError, AttributeError, TypeError, LookupError, RecursionError, OverflowError)
+_SCALAR_TYPES = frozenset((bool, int, float, str, type(None)))
 
 
 def is_attribute_value(value: Any) -> bool:
-    """Whether a value can be an attribute: anything that JSON can say."""
-    if type(value) in _PLAIN:  # nearly always, and many times an image
+    """Return whether a value can be an attribute, which any JSON value can."""
+    if type(value) in _SCALAR_TYPES:  # fast path: nearly always, and many times per image
         return True
     try:
         json.dumps(value)
@@ -45,7 +42,7 @@ def is_attribute_value(value: Any) -> bool:
 
 @dataclass
 class Corrections:
-    """What has to be said beside the native keys, because they cannot say it exactly."""
+    """The content of ``tfod/attributes``, which the native keys cannot express."""
 
     image: dict[str, Any]
     objects: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -56,18 +53,18 @@ class Corrections:
 
     @classmethod
     def of(cls, detection: Detection) -> Corrections:
-        """What has no native key at all: of the image, of how objects were drawn, of classes."""
+        """Collect what has no native key: extra values of the image, shape details, labels."""
         return cls(
             dict(detection.image_extra),
             drawn={
-                int(number): {name: value for name, value in vars(one).items() if value}
-                for number, one in detection.drawn.items()
-                if one
+                int(number): {name: value for name, value in vars(details).items() if value}
+                for number, details in detection.drawn.items()
+                if details
             },
             labels={
-                number: one.attributes
-                for number, one in enumerate(detection.image_labels)
-                if one.attributes
+                number: label.attributes
+                for number, label in enumerate(detection.image_labels)
+                if label.attributes
             },
         )
 
@@ -75,11 +72,12 @@ class Corrections:
         return any(vars(self).values())
 
     def to_json(self) -> bytes:
+        """Return the JSON text of the parts that are not empty."""
         parts = {name: part for name, part in vars(self).items() if part}
         text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
         try:
             return text.encode()
-        except UnicodeEncodeError:  # half a surrogate pair: only JSON's own escapes can say it
+        except UnicodeEncodeError:  # a lone surrogate, which only a JSON escape can express
             return json.dumps(parts, separators=(",", ":")).encode()
 
 
@@ -89,69 +87,72 @@ def encode_attribute(
     features: dict[str, bytes],
     corrections: Corrections,
 ) -> None:
-    """Write one attribute of all objects natively as far as that goes, and correct the rest.
+    """Encode one attribute of all objects, and add to ``corrections`` what its list cannot express.
 
-    It goes under the OD API's own key when it has one and the values fit it, else under
+    It is stored under the key of the OD API if that accepts the values, else under
     ``image/object/attribute/<name>``.
     """
     values = attributes[name]
     if all(value is None for value in values):
-        return  # a list of nothing would be one of zeros, where other records may have texts
-    plain = [_number_of(value) if isinstance(value, NumberText) else value for value in values]
-    kind = _kind_of(plain)
+        return  # a list of defaults would be int64, but other records may have texts
+    plain_values = [
+        _parse_number(value) if isinstance(value, NumberText) else value for value in values
+    ]
+    kind = _find_kind(plain_values)
     if kind is None:
         for number, value in enumerate(values):
             if value is not None:
                 corrections.objects.setdefault(number, {})[name] = value
         return
-    known = _ATTRIBUTE_OF_NAME.get(name)
-    if known is not None and name != known.name and known.name in attributes:
-        known = None
-    if known is not None and kind is Kind.INT64 and kind not in known.kinds:
-        kind = Kind.FLOAT if Kind.FLOAT in known.kinds else kind
-    if known is not None and kind not in known.kinds:
-        known = None
-    default = known.default if known else _NOTHING[kind]
-    filled = [default if value is None else value for value in plain]
-    key = known.key if known else keys.ATTRIBUTE_PREFIX + name
+    attribute = _ATTRIBUTE_OF_NAME.get(name)
+    if attribute is not None and name != attribute.name and attribute.name in attributes:
+        attribute = None
+    if attribute is not None and kind is Kind.INT64 and kind not in attribute.kinds:
+        kind = Kind.FLOAT if Kind.FLOAT in attribute.kinds else kind
+    if attribute is not None and kind not in attribute.kinds:
+        attribute = None
+    default = attribute.default if attribute else _DEFAULT_OF_KIND[kind]
+    filled = [default if value is None else value for value in plain_values]
+    key = attribute.key if attribute else keys.ATTRIBUTE_PREFIX + name
     features[key] = _encode_values(kind, filled)
-    if known is not None and name != known.name:
-        corrections.names[known.name] = name
-        name = known.name
+    if attribute is not None and name != attribute.name:
+        corrections.names[attribute.name] = name
+        name = attribute.name
     for number, value in enumerate(values):
         if value is None:
             corrections.absent.setdefault(number, []).append(name)
         elif (
-            type(value) is not _TYPE_OF_KIND[kind] and (known is None or isinstance(value, str))
+            type(value) is not _TYPE_OF_KIND[kind] and (attribute is None or isinstance(value, str))
         ) or (kind is Kind.FLOAT and type(value) is int and float(np.float32(value)) != value):
+            # Readers would get a value of another type, or a rounded one.
             corrections.objects.setdefault(number, {})[name] = value
 
 
 def with_image_attributes(text: bytes | None, attributes: Mapping[str, Any]) -> bytes | None:
-    """The JSON of ``tfod/attributes`` with more attributes of the image; None where it is none."""
+    """Add attributes of the image to the JSON of ``tfod/attributes``; None if it is invalid."""
     try:
         parts = json.loads(text) if text else {}
         parts["image"] = {**parts.get("image", {}), **attributes}
-    except _NOT_UNDERSTOOD:
+    except _PARSE_ERRORS:
         return None
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 _TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}
-_NOTHING: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
+_DEFAULT_OF_KIND: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
 
 
-_LARGEST_FLOAT = float(np.finfo(np.float32).max)
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # half a surrogate pair, which UTF-8 cannot say
-_BEYOND_NUMBERS = (float("inf"), -float("inf"))
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+_SURROGATE = re.compile("[\ud800-\udfff]")  # a lone surrogate, which UTF-8 cannot encode
+_INFINITIES = (float("inf"), -float("inf"))
 
 
 def _fits_float32(value: float) -> bool:
-    return abs(value) <= _LARGEST_FLOAT or value != value or value in _BEYOND_NUMBERS
+    return abs(value) <= _MAX_FLOAT32 or value != value or value in _INFINITIES
 
 
-def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
-    """The list that holds these values; None when none does."""
+def _find_kind(values: Sequence[AttributeValue]) -> Kind | None:
+    """Return the kind of list that can hold these values, or None."""
     types = {type(value) for value in values if value is not None}
     if types <= {int, bool}:
         fits = all(-(1 << 63) <= value < 1 << 63 for value in values if isinstance(value, int))
@@ -159,8 +160,8 @@ def _kind_of(values: Sequence[AttributeValue]) -> Kind | None:
     if types <= {int, bool, float}:
         fits = all(_fits_float32(value) for value in values if isinstance(value, (int, float)))
         return Kind.FLOAT if fits else None
-    odd = any(_HALF_PAIR.search(value) for value in values if isinstance(value, str))
-    return Kind.BYTES if types == {str} and not odd else None
+    is_invalid = any(_SURROGATE.search(value) for value in values if isinstance(value, str))
+    return Kind.BYTES if types == {str} and not is_invalid else None
 
 
 def _encode_values(kind: Kind, values: Sequence[Any]) -> bytes:
@@ -172,16 +173,16 @@ def _encode_values(kind: Kind, values: Sequence[Any]) -> bytes:
 
 
 class ExtraError(Exception):
-    """``tfod/attributes`` cannot be understood."""
+    """``tfod/attributes`` cannot be parsed."""
 
 
 class Extra(NamedTuple):
-    """What ``tfod/attributes`` says: of the image, of how its objects were drawn, of its classes.
+    """The content of ``tfod/attributes`` that does not belong to attributes of objects.
 
     Attributes:
-        image: name to value.
-        drawn: by number of the object.
-        labels: attributes by number of the class of the whole image.
+        image: values of the image by name.
+        drawn: shape details by object number.
+        labels: attributes by number of the image label.
     """
 
     image: Mapping[str, Any] = {}
@@ -190,35 +191,33 @@ class Extra(NamedTuple):
 
 
 def attributes_of(
-    found: DetectionColumns, row: int, count: int
+    batch: DetectionColumns, row: int, count: int
 ) -> tuple[dict[str, list[AttributeValue]], Extra]:
-    """The attributes of a row's objects, by name, and what we wrote beside them ourselves.
-
-    Raises:
-        ExtraError: ``tfod/attributes`` cannot be understood.
-    """
+    """Read the attributes of a row, and the rest of ``tfod/attributes``; may raise ExtraError."""
     attributes: dict[str, list[AttributeValue]] = {}
-    for key in found.attribute_keys_in(row):
-        values = _values(found, key, row)
+    for key in batch.attribute_keys_in(row):
+        values = _read_values(batch, key, row)
         if not values:
             continue
         if len(values) != count:
-            found.note(row, f"{key} is not one value an object, not read")
+            batch.note(row, f"{key} does not have one value per object; ignored")
             continue
         attribute = _ATTRIBUTE_OF_KEY.get(key)
         name = attribute.name if attribute else key[len(keys.ATTRIBUTE_PREFIX) :]
         attributes[name] = values
-    texts = found.texts_in(found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES), row)
+    texts = batch.texts_in(batch.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES), row)
     if not texts:
         return attributes, Extra()
     try:
-        return attributes, _corrected(json.loads(texts[0] or "{}"), attributes, count)
-    except _NOT_UNDERSTOOD as error:
-        raise ExtraError(f"cannot be understood ({type(error).__name__}: {error})") from None
+        return attributes, _apply_corrections(json.loads(texts[0] or "{}"), attributes, count)
+    except _PARSE_ERRORS as error:
+        raise ExtraError(f"cannot be parsed ({type(error).__name__}: {error})") from None
 
 
-def _corrected(extra: Any, attributes: dict[str, list[AttributeValue]], count: int) -> Extra:
-    """Correct the attributes by what we wrote beside them; return what else there is."""
+def _apply_corrections(
+    extra: Any, attributes: dict[str, list[AttributeValue]], count: int
+) -> Extra:
+    """Correct the attributes, and return the remaining content."""
     numbers = {str(number): number for number in range(count)}
     for number, values in extra.get("objects", {}).items():
         for name, value in values.items():
@@ -226,63 +225,65 @@ def _corrected(extra: Any, attributes: dict[str, list[AttributeValue]], count: i
     for number, names in extra.get("absent", {}).items():
         for name in names:
             attributes[name][numbers[number]] = None
-    for name, other in dict(extra.get("names", {})).items():
-        attributes[str(other)] = attributes.pop(name)
+    for name, original in dict(extra.get("names", {})).items():
+        attributes[str(original)] = attributes.pop(name)
     return Extra(
         image=dict(extra.get("image", {})),
-        drawn={numbers[key]: shape_details_of(one) for key, one in extra.get("drawn", {}).items()},
-        labels={int(key): dict(one) for key, one in extra.get("labels", {}).items()},
+        drawn={numbers[key]: shape_details_of(x) for key, x in extra.get("drawn", {}).items()},
+        labels={int(key): dict(values) for key, values in extra.get("labels", {}).items()},
     )
 
 
-def shape_details_of(one: Mapping[str, Any]) -> ShapeDetails:
-    """Return how an object was drawn; ValueError if a number is not finite or a box is invalid."""
-    rotation, box = float(one.get("rotation", 0)), None
+def shape_details_of(values: Mapping[str, Any]) -> ShapeDetails:
+    """Parse ShapeDetails; ValueError if a number is not finite or a box is invalid."""
+    rotation, box = float(values.get("rotation", 0)), None
     if rotation:
-        left, top, right, bottom = map(float, one["box"])
+        left, top, right, bottom = map(float, values["box"])
         box = left, top, right, bottom
-    layer, group = int(one.get("z_order", 0)), int(one.get("group", 0))
+    layer, group = int(values.get("z_order", 0)), int(values.get("group", 0))
     if not np.isfinite((rotation, *(box or ()))).all() or max(abs(layer), abs(group)) >= 1 << 31:
-        raise ValueError("a number that is not finite, or too large")
+        raise ValueError("a number is not finite or too large")
     return ShapeDetails(box, rotation, layer, group)
 
 
-_CLOSE = 0.02
-"""Pixels: hundredths of one are rounded, and a record's numbers are of single precision."""
+_TOLERANCE = 0.02
+"""Pixels: CVAT rounds to hundredths, and records store single precision."""
 
 
-def box_as_drawn(drawn: ShapeDetails, corners: PixelBox, size: tuple[int, int]) -> PixelBox | None:
-    """The box of a turned object before it was turned; None where its own box is another by now.
+def box_as_drawn(
+    details: ShapeDetails, corners: PixelBox, size: tuple[int, int]
+) -> PixelBox | None:
+    """Return the box before its rotation; None if it no longer matches the object's own box.
 
     Args:
-        drawn: what was noted of it.
-        corners: its own box in pixels, which whoever changes it leaves the note beside.
-        size: height and width of the image, which may show a part of it only.
+        details: shape details of the object.
+        corners: its own box in pixels, which other programs change without updating the details.
+        size: height and width of the image, which may show only a part of the object.
     """
-    if drawn.box is None:
+    if details.box is None:
         return None
-    seen = clipped_outline(box_outline(drawn.box, drawn.rotation), size)
-    if not seen or not np.allclose(enclosing_points(seen), corners, rtol=0, atol=_CLOSE):
+    visible = clipped_outline(box_outline(details.box, details.rotation), size)
+    if not visible or not np.allclose(enclosing_points(visible), corners, rtol=0, atol=_TOLERANCE):
         return None
-    return drawn.box
+    return details.box
 
 
-def _values(found: DetectionColumns, key: str, row: int) -> list[AttributeValue]:
-    column = column_of(found.columns_of(key), row)
+def _read_values(batch: DetectionColumns, key: str, row: int) -> list[AttributeValue]:
+    column = column_of(batch.columns_of(key), row)
     if column is None:
         return []
     if column.kind is Kind.BYTES:
-        return list(found.texts_in(column, row))
+        return list(batch.texts_in(column, row))
     values = column[row].tolist()
     return [_shortest(value) for value in values] if column.kind is Kind.FLOAT else values
 
 
 def _shortest(value: float) -> float:
-    """12.34, which somebody typed, for the number of single precision beside it."""
+    """Return the shortest decimal with the same single-precision value, such as 12.34."""
     return value if isinstance(value, int) or value.is_integer() else float(str(np.float32(value)))
 
 
-def _number_of(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
@@ -290,12 +291,9 @@ def _number_of(text: str) -> int | float:
 
 
 def number_as_typed(text: str) -> int | float | str:
-    """Return the number that a text means, or the text if it is not a number.
-
-    It is a NumberText if the number would come back as another text.
-    """
+    """Parse a number: NumberText if its spelling would be lost; other texts are unchanged."""
     try:
-        number = _number_of(text)
+        number = _parse_number(text)
     except ValueError:
         return text
     is_plain = abs(number) < 1 << 63 if isinstance(number, int) else not number.is_integer()
@@ -303,5 +301,5 @@ def number_as_typed(text: str) -> int | float | str:
 
 
 def column_of(columns: Sequence[Column], row: int) -> Column | None:
-    """The one of a key's columns that has values of a record; None without any."""
-    return next((one for one in columns if one.kind is not None and one.has(row)), None)
+    """Return that column of a key which has a list for the record, or None."""
+    return next((x for x in columns if x.kind is not None and x.has(row)), None)

@@ -1,8 +1,8 @@
-"""Boxes in pixels: what encloses what, and boxes that somebody wrote in pixels for normalized ones.
+"""Box geometry: enclosing boxes, conversion to pixels, and detection of boxes in pixels.
 
-Box coordinates are parts of the image, from 0 to 1; some writers forget to divide. One coordinate
-does not show that: a shape that hangs far over the edge has such coordinates, too.
-:func:`pixel_boxes` decides for the importers, the writers and the checker (BOX005).
+Box coordinates are fractions of the image size, from 0 to 1, but some writers forget to divide. A
+single coordinate does not prove that, since a shape may extend far beyond the edge.
+:func:`pixel_boxes` decides for importers, writers and the checker (BOX005).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-_MOST_DEGREES = 1e6  # larger numbers are something else
+_MAX_DEGREES = 1e6  # larger numbers are not angles
 LOOKS_LIKE_PIXELS = 2.0
-"""Parts of the image are hardly larger, pixels hardly smaller."""
+"""A limit that normalized coordinates rarely exceed, and pixel coordinates usually do."""
 
 
 def normalized(values: np.ndarray, sizes: np.ndarray, *, are_corners: bool) -> np.ndarray:
-    """Return boxes as ``xmin, ymin, xmax, ymax``, divided by the image's size; float32 (n, 4).
+    """Convert boxes to float32 ``xmin, ymin, xmax, ymax``, divided by the image size.
 
     Args:
         values: corners, or x, y, width and height, of each box in pixels, shape (n, 4).
@@ -36,10 +36,10 @@ def normalized(values: np.ndarray, sizes: np.ndarray, *, are_corners: bool) -> n
 def corners_in_pixels(
     boxes: np.ndarray, sizes: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Left, top, right, bottom of normalized boxes in pixels, as they are and clamped to the image.
+    """Return normalized boxes in pixels, and clamped to the image, both float64 of shape (n, 4).
 
-    Both are float64 of shape (n, 4), as the boxes are (``xmin, ymin, xmax, ymax``); ``sizes`` are
-    height and width of the image, or of each box's image: shape (2,) or (n, 2).
+    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, shape (n,
+    2).
     """
     limits = np.asarray(sizes, np.float64)[..., [1, 0, 1, 0]]
     with np.errstate(invalid="ignore"):
@@ -48,10 +48,7 @@ def corners_in_pixels(
 
 
 def far_boxes(corners: np.ndarray) -> np.ndarray:
-    """Which boxes have a coordinate that parts of the image hardly have, bool of shape (n,).
-
-    Of ``xmin, ymin, xmax, ymax``, shape (n, 4). Boxes that are not finite are not far.
-    """
+    """Return which finite boxes have a coordinate too large for a normalized one, bool (n,)."""
     with np.errstate(invalid="ignore"):
         large = (np.abs(corners) > LOOKS_LIKE_PIXELS).any(axis=1)
     far: np.ndarray = large & np.isfinite(corners).all(axis=1)
@@ -59,10 +56,7 @@ def far_boxes(corners: np.ndarray) -> np.ndarray:
 
 
 def touch_image(corners: np.ndarray) -> np.ndarray:
-    """Which boxes have a part in the image if they are parts of it, bool of shape (n,).
-
-    Boxes in pixels have none, but for those that begin in the first pixel.
-    """
+    """Return which boxes would overlap the image if they were normalized, bool of shape (n,)."""
     pairs = corners.reshape(-1, 2, 2)
     with np.errstate(invalid="ignore"):
         inside = (pairs.min(axis=1) < 1) & (pairs.max(axis=1) > 0)
@@ -71,10 +65,11 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
 
 
 def pixel_boxes(corners: np.ndarray) -> np.ndarray:
-    """Return which boxes were written in pixels, bool of shape (n,), whatever the others are.
+    """Return which boxes are in pixels, judging each box alone, bool of shape (n,).
 
-    These have nothing to do with the image as parts of it (``xmin, ymin, xmax, ymax``), or reach
-    from its first pixel to the right and down. Other far boxes hang over the edge.
+    Such a box is far and, taken as normalized ``xmin, ymin, xmax, ymax``, does not overlap the
+    image or extends from its first pixel to the right and down. Other far boxes extend beyond the
+    edge.
     """
     far = far_boxes(corners)
     if not far.any():
@@ -91,63 +86,62 @@ PixelBox = tuple[float, float, float, float]
 
 
 def enclosing(boxes: Sequence[PixelBox]) -> PixelBox:
-    """The smallest box around boxes, of which there is at least one."""
+    """Return the smallest box around one or more boxes."""
     lefts, tops, rights, bottoms = zip(*boxes, strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)
 
 
 def enclosing_points(points: Sequence[float]) -> PixelBox:
-    """The smallest box around points, given as x, y, x, y, …"""
+    """Return the smallest box around points x, y, x, y, …"""
     return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
 
 
 def enclosing_visible(points: Sequence[float], size: tuple[int, int]) -> PixelBox:
-    """The smallest box around what an image shows of an outline; around all if it shows nothing."""
+    """Return the smallest box around the visible part of an outline, or all of it if hidden."""
     return enclosing_points(clipped_outline(points, size) or points)
 
 
 def degrees_of(value: Any) -> float:
-    """Read the degrees of a rotation; 0 for full turns, or if it is not an angle."""
+    """Parse the degrees of a rotation; 0 for full turns and if it is not an angle."""
     with contextlib.suppress(ValueError, TypeError):
         degrees = 0.0 if isinstance(value, bool) else float(value)
-        return degrees if abs(degrees) < _MOST_DEGREES and degrees % 360 else 0.0
+        return degrees if abs(degrees) < _MAX_DEGREES and degrees % 360 else 0.0
     return 0.0
 
 
 def clipped_outline(points: Sequence[float], size: tuple[int, int]) -> list[float]:
-    """The part of an outline inside the image, by Sutherland and Hodgman; empty for none.
-
-    Points are x, y, x, y, … in pixels, ``size`` is height and width of the image.
-    """
+    """Clip an outline x, y, x, y, … to the image (Sutherland-Hodgman); empty if outside."""
     height, width = size
     corners = list(zip(points[::2], points[1::2], strict=True))
     for axis, limit, sign in ((0, 0, 1), (0, width, -1), (1, 0, 1), (1, height, -1)):
         kept: list[tuple[float, float]] = []
-        for before, here in zip([*corners[-1:], *corners[:-1]], corners, strict=True):
-            reach, reach_before = (sign * (one[axis] - limit) for one in (here, before))
-            if (reach < 0) != (reach_before < 0):
-                share = reach_before / (reach_before - reach)
-                other = before[1 - axis] + share * (here[1 - axis] - before[1 - axis])
+        for previous, corner in zip([*corners[-1:], *corners[:-1]], corners, strict=True):
+            depth, previous_depth = (sign * (x[axis] - limit) for x in (corner, previous))
+            if (depth < 0) != (previous_depth < 0):  # the edge crosses the side of the image
+                share = previous_depth / (previous_depth - depth)
+                other = previous[1 - axis] + share * (corner[1 - axis] - previous[1 - axis])
                 kept.append((limit, other) if axis == 0 else (other, limit))
-            if reach >= 0:
-                kept.append(here)
+            if depth >= 0:
+                kept.append(corner)
         corners = kept
     return [value for corner in corners for value in corner]
 
 
 def enclosing_pixels(mask: np.ndarray) -> PixelBox | None:
-    """The smallest box around the pixels of a mask; None where it has none."""
+    """Return the smallest box around the pixels of a mask, or None if it is empty."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):
         return None
-    # Half-open: the pixel at the edge belongs to the object.
+    # The box is half-open: the last row and column belong to the object.
     return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
 
 
 def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Intersection over union of boxes, of shape (..., 4) each, which are broadcast."""
-    least, most = np.maximum(first, second), np.minimum(first, second)
-    common = np.maximum(most[..., 2:] - least[..., :2], 0).prod(axis=-1)
-    areas = [(one[..., 2:] - one[..., :2]).prod(axis=-1) for one in (first, second)]
-    union = areas[0] + areas[1] - common
-    return np.asarray(np.divide(common, union, out=np.zeros_like(common), where=union > 0))
+    """Return the intersection over union of boxes of shape (..., 4), with broadcasting."""
+    lower, upper = np.maximum(first, second), np.minimum(first, second)
+    intersection = np.maximum(upper[..., 2:] - lower[..., :2], 0).prod(axis=-1)
+    areas = [(boxes[..., 2:] - boxes[..., :2]).prod(axis=-1) for boxes in (first, second)]
+    union = areas[0] + areas[1] - intersection
+    return np.asarray(
+        np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
+    )

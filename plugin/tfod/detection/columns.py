@@ -1,4 +1,4 @@
-"""What a batch of records states of its images, in typed columns, as a field mapping names them."""
+"""Typed columns of a batch of records, by the keys of a field mapping."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
 T = TypeVar("T")
-_NARROW = 1 << 16
+_MAX_CODE_RANGE = 1 << 16
 OD_API = FieldMapping()
 _USUAL_KEYS = {
     **OD_API.by_name,
     "image_class_text": keys.IMAGE_CLASS_TEXT,
     "image_class_label": keys.IMAGE_CLASS_LABEL,
-    **{one.name: one.key for one in keys.OBJECT_ATTRIBUTES if one.name in OD_API.by_name},
+    **{x.name: x.key for x in keys.OBJECT_ATTRIBUTES if x.name in OD_API.by_name},
 }
-# Those that a mapping has unless it says that it has not.
-_FIRST_FIELD_MAPPING = frozenset(role for role, key in OD_API.by_name.items() if key)
+# Fields of the OD API: a mapping without them means that the format lacks them.
+_ALWAYS_MAPPED = frozenset(role for role, key in OD_API.by_name.items() if key)
 
 
 class DetectionColumns:
-    """What the records of a batch state, whether it fits together or not.
+    """The content of a batch of records in columns, whether it is consistent or not.
 
     Args:
-        examples: the records.
-        mapping: which key holds what.
-        repeating: keys that only repeat what others say, such as the number of channels.
-        headers: of the encoded images, where these are no longer in the records.
-        expected: what is expected of each key; None for what importers expect.
-        in_pixels: whether the corners of boxes are read as pixels.
+        examples: records of the batch.
+        mapping: keys of the image, its boxes and so on.
+        repeating: redundant keys, such as the number of channels.
+        headers: image headers, if the records no longer contain the images.
+        expected: expected features by key; None for the features that importers expect.
+        in_pixels: whether the corners of boxes are in pixels.
     """
 
     def __init__(
@@ -60,30 +60,30 @@ class DetectionColumns:
         self._repeating = frozenset(repeating)
         self._headers = headers
         self.odd_text_keys: set[str] = set()
-        self._oddities: defaultdict[int, list[str]] = defaultdict(list)
+        self._warnings: defaultdict[int, list[str]] = defaultdict(list)
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def own_key(self, key: str) -> str | None:
-        """The key that holds what the OD API has under a key; None where nothing does."""
+        """Return the key of the batch for a key of the OD API, or None."""
         return own_key(self.mapping, key)
 
     def columns_of(self, key: str) -> list[Column]:
-        """The columns of what the OD API has under a key, of each kind of list."""
-        own = self.own_key(key)
-        return self.examples.columns_of(own) if own else []
+        """Return the columns for a key of the OD API, one for each kind of list."""
+        mapped = self.own_key(key)
+        return self.examples.columns_of(mapped) if mapped else []
 
     def column(self, key: str, kind: Kind) -> Column:
-        """The column of one kind of what the OD API has under a key; an empty one for none."""
-        own = self.own_key(key)
-        if own is None:
+        """Return the column for a key of the OD API and a kind of list, or an empty column."""
+        mapped = self.own_key(key)
+        if mapped is None:
             return Column.empty(key, kind, len(self))
-        return self.examples.column(own, kind)
+        return self.examples.column(mapped, kind)
 
     @cached_property
     def other_keys(self) -> list[str]:
-        """The keys of the batch that have no place in a plain Detection, in their order."""
+        """The keys that most records lack, in the order of the batch."""
         used = {self.own_key(key) for key in PLAIN_KEYS} | self._repeating | self._hidden
         return [key for key in self.examples.columns if key not in used]
 
@@ -91,74 +91,74 @@ class DetectionColumns:
 
     @cached_property
     def filenames(self) -> list[str | None]:
-        """Of each image."""
+        """The file name of each image."""
         return self._texts(keys.FILENAME)
 
     @cached_property
     def source_ids(self) -> list[str | None]:
-        """Of each image; its number, where the format has numbers."""
+        """The source id of each image, or its number if the format has numbers."""
         if self.mapping.source_id is None and self.mapping.image_id:
-            return [None if one is None else str(one) for one in self.image_ids]
+            return [None if x is None else str(x) for x in self.image_ids]
         return self._texts(keys.SOURCE_ID)
 
     @cached_property
     def formats(self) -> list[str | None]:
-        """What each record says of its image's format."""
+        """The declared format of each image."""
         return self._texts(keys.FORMAT)
 
     @cached_property
     def sha256s(self) -> list[str | None]:
-        """The digests that the records have for their images."""
+        """The declared SHA-256 of each image."""
         return self._texts(keys.SHA256)
 
     def _texts(self, key: str) -> list[str | None]:
-        """A feature of one text; None where a record has none, or several."""
+        """Return a single text per record; None if it has none or several."""
         column = self.column(key, Kind.BYTES)
         rows, spans = single_values(column)
         texts = texts_of(column.buffer, spans)
         if texts is None:
             texts = [
-                self._decoded(row, column.key, value)
+                self._decode(row, column.key, value)
                 for row, value in zip(rows.tolist(), bytes_of(column.buffer, spans), strict=True)
             ]
         return self._by_row(rows, texts)
 
     def _by_row(self, rows: np.ndarray, values: Sequence[T]) -> list[T | None]:
-        """A list over all records: None for those that are not among the rows."""
+        """Expand values of some rows to all records, with None for the other rows."""
         if len(rows) == len(self):
             return list(values)
-        found: list[T | None] = [None] * len(self)
+        expanded: list[T | None] = [None] * len(self)
         for row, value in zip(rows.tolist(), values, strict=True):
-            found[row] = value
-        return found
+            expanded[row] = value
+        return expanded
 
-    def _decoded(self, row: int, key: str, value: bytes) -> str:
+    def _decode(self, row: int, key: str, value: bytes) -> str:
         text = lenient_text(value)
         if text.encode() != value:
-            self._note_odd_text(row, key)
+            self._note_latin1(row, key)
         return text
 
-    def _note_odd_text(self, row: int, key: str) -> None:
+    def _note_latin1(self, row: int, key: str) -> None:
         self.odd_text_keys.add(key)
-        self.note(row, f"{key} is not UTF-8, read as Latin-1")
+        self.note(row, f"{key} is not UTF-8; read as Latin-1")
 
-    def note(self, row: int, oddity: str) -> None:
-        """Note what was read with a liberty, once for each record."""
-        if oddity not in self._oddities[row]:
-            self._oddities[row].append(oddity)
+    def note(self, row: int, warning: str) -> None:
+        """Add a warning about a tolerated deviation, once per record."""
+        if warning not in self._warnings[row]:
+            self._warnings[row].append(warning)
 
     def warnings(self, row: int) -> list[str]:
-        """What was read with a liberty, as short sentences without a location."""
-        return self._oddities.get(row, [])
+        """Return tolerated deviations as short sentences without a location."""
+        return self._warnings.get(row, [])
 
     @cached_property
     def heights(self) -> list[int | None]:
-        """What each record says of its image's height, pixels; None where it says nothing."""
+        """The declared image height of each record in pixels, or None."""
         return self._integers(keys.HEIGHT)
 
     @cached_property
     def widths(self) -> list[int | None]:
-        """What each record says of its image's width, pixels; None where it says nothing."""
+        """The declared image width of each record in pixels, or None."""
         return self._integers(keys.WIDTH)
 
     def _integers(self, key: str) -> list[int | None]:
@@ -167,65 +167,59 @@ class DetectionColumns:
 
     @cached_property
     def encoded(self) -> np.ndarray:
-        """Start and end of each encoded image in the batch's buffer; -1 where there is none.
-
-        int64 of shape (records, 2).
-        """
+        """The start and end of each image in the buffer, or -1; int64 of shape (records, 2)."""
         rows, spans = single_values(self.column(keys.ENCODED, Kind.BYTES))
-        found = np.full((len(self), 2), -1, np.int64)
-        found[rows, 0] = spans[:, 0]
-        found[rows, 1] = spans[:, 0] + spans[:, 1]
-        return found
+        bounds = np.full((len(self), 2), -1, np.int64)
+        bounds[rows, 0] = spans[:, 0]
+        bounds[rows, 1] = spans[:, 0] + spans[:, 1]
+        return bounds
 
     @cached_property
     def headers(self) -> Sequence[ImageHeader | None]:
-        """What the header of each encoded image says; None where there is none."""
+        """The image header of each record, or None."""
         if self._headers is not None:
             return self._headers
         buffer = self.examples.buffer
-        found: list[ImageHeader | None] = [None] * len(self)
+        headers: list[ImageHeader | None] = [None] * len(self)
         rows = np.flatnonzero(self.encoded[:, 1] > self.encoded[:, 0])
         for row, (start, end) in zip(rows.tolist(), self.encoded[rows].tolist(), strict=True):
-            found[row] = read_image_header(buffer, start, end)
-        return found
+            headers[row] = read_image_header(buffer, start, end)
+        return headers
 
     def _header(self, row: int) -> ImageHeader | None:
-        if self._headers is not None or "headers" in vars(self):  # all were asked for
+        if self._headers is not None or "headers" in vars(self):  # all headers were read
             return self.headers[row]
         start, end = self.encoded[row].tolist()
         return read_image_header(self.examples.buffer, start, end) if end > start else None
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Height and width of each image in pixels, its header's where the record says no size.
-
-        int64 of shape (records, 2); 0 where neither says it.
-        """
-        found = np.zeros((len(self), 2), np.int64)
+        """The height and width of each image in pixels, of its header if not declared, else 0."""
+        sizes = np.zeros((len(self), 2), np.int64)
         for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
             rows, values = single_values(self.column(key, Kind.INT64))
-            found[rows, side] = values
-        for row in np.flatnonzero((found <= 0).any(axis=1)).tolist():
+            sizes[rows, side] = values
+        for row in np.flatnonzero((sizes <= 0).any(axis=1)).tolist():
             header = self._header(row)
-            found[row] = (header.height, header.width) if header else (0, 0)
-        return found
+            sizes[row] = (header.height, header.width) if header else (0, 0)
+        return sizes
 
     @property
     def has_one_class(self) -> bool:
-        """Whether each image has one class and no objects, as in shards for classification."""
+        """Whether images have one class and no objects, as in classification shards."""
         return not self.mapping.box
 
     # Objects
 
     @cached_property
     def flat_boxes(self) -> Column | None:
-        """The column of all four numbers of each box, where a single key holds them."""
+        """The column with all four numbers of each box, if a single key holds them."""
         box = self.mapping.box
         return self.examples.column(box[0], Kind.FLOAT) if len(box) == 1 else None
 
     @cached_property
     def box_counts(self) -> np.ndarray:
-        """How many objects each record has, int64 of shape (records,)."""
+        """The number of objects of each record, int64 of shape (records,)."""
         if self.flat_boxes is not None:
             counts: np.ndarray = self.flat_boxes.counts // 4
             return counts
@@ -233,101 +227,102 @@ class DetectionColumns:
 
     @cached_property
     def class_texts(self) -> tuple[np.ndarray, list[str]]:
-        """Class texts as a dictionary: the code of each value of the column, and the texts."""
+        """Class texts as a dictionary: a code for each value of the column, and the texts."""
         column = self.column(keys.CLASS_TEXT, Kind.BYTES)
         codes, firsts = code_spans(column.buffer, column.values)
         texts = texts_of(column.buffer, column.values[firsts])
         if texts is None:
             values = bytes_of(column.buffer, column.values[firsts])
-            texts = [lenient_text(one) for one in values]
-            odd = [code for code, one in enumerate(values) if texts[code].encode() != one]
-            places = np.flatnonzero(np.isin(codes, odd))
-            for row in np.searchsorted(column.row_splits, places, "right") - 1:
-                self._note_odd_text(int(row), column.key)
+            texts = [lenient_text(value) for value in values]
+            latin1 = [code for code, value in enumerate(values) if texts[code].encode() != value]
+            indices = np.flatnonzero(np.isin(codes, latin1))
+            for row in np.searchsorted(column.row_splits, indices, "right") - 1:
+                self._note_latin1(int(row), column.key)
         return codes, texts
 
     @cached_property
     def class_text_values(self) -> list[str]:
-        """The class text of every value of the column, by row as its ``row_splits`` say."""
+        """The class text of every value of the column; its ``row_splits`` apply."""
         codes, texts = self.class_texts
         return [texts[code] for code in codes.tolist()]
 
     def class_uses(
         self, counts: np.ndarray
     ) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
-        """A code of each object, and of each code the pair of class text and id.
-
-        ``counts`` are the objects of each record. A list that has another length names none.
+        """Return a code per object (of ``counts`` per record), and each code's class text and id.
         """
         texts = self.column(keys.CLASS_TEXT, Kind.BYTES)
         labels = self.column(keys.CLASS_LABEL, Kind.INT64)
         text_codes, names = self.class_texts
-        label_codes, ids = _coded(labels.values)
-        # In both 0 is an object without one.
-        pairs = _of_objects(texts, text_codes + 1, counts) * (len(ids) + 1)
-        codes, kinds = _coded(pairs + _of_objects(labels, label_codes + 1, counts))
-        split = [divmod(kind, len(ids) + 1) for kind in kinds]
-        return codes, [(names[a - 1] if a else None, ids[b - 1] if b else None) for a, b in split]
+        label_codes, ids = _factorize(labels.values)
+        # Shifted by one, 0 stands for an object without text or id.
+        pairs = _align_to_objects(texts, text_codes + 1, counts) * (len(ids) + 1)
+        codes, kinds = _factorize(pairs + _align_to_objects(labels, label_codes + 1, counts))
+        uses: list[tuple[str | None, int | None]] = []
+        for kind in kinds:
+            text, label = divmod(kind, len(ids) + 1)
+            uses.append((names[text - 1] if text else None, ids[label - 1] if label else None))
+        return codes, uses
 
     def texts_in(self, column: Column, row: int) -> list[str]:
-        """The texts of one record in a column of byte strings."""
+        """Return the texts of one record in a column of byte strings."""
         spans = column[row]
         texts = texts_of(column.buffer, spans)
         if texts is None:
             values = bytes_of(column.buffer, spans)
-            texts = [self._decoded(row, column.key, value) for value in values]
+            texts = [self._decode(row, column.key, value) for value in values]
         return texts
 
     @cached_property
-    def _places(self) -> Mapping[str, int]:
-        return {key: place for place, key in enumerate(self.other_keys)}
+    def _order(self) -> Mapping[str, int]:
+        return {key: index for index, key in enumerate(self.other_keys)}
 
     def other_keys_in(self, row: int) -> list[str]:
-        """Those of the other keys that a record has, in the order of the batch."""
-        there = {one.key for one in self.examples.columns_in(row)}
-        return sorted(filter(self._places.__contains__, there), key=self._places.__getitem__)
+        """Return the :attr:`other_keys` of a record, in the order of the batch."""
+        row_keys = {column.key for column in self.examples.columns_in(row)}
+        return sorted(filter(self._order.__contains__, row_keys), key=self._order.__getitem__)
 
     def attribute_keys_in(self, row: int) -> list[str]:
-        """The keys that may hold attributes of a record's objects."""
-        own = [key for key in self.other_keys_in(row) if key.startswith(keys.ATTRIBUTE_PREFIX)]
-        return own + self._known_attribute_keys
+        """Return the keys that may hold attributes of a record's objects."""
+        prefixed = [key for key in self.other_keys_in(row) if key.startswith(keys.ATTRIBUTE_PREFIX)]
+        return prefixed + self._known_attribute_keys
 
     @cached_property
     def _known_attribute_keys(self) -> list[str]:
-        known = {attribute.key for attribute in keys.OBJECT_ATTRIBUTES}
-        return sorted(key for key in known if self.columns_of(key))
+        native_keys = {attribute.key for attribute in keys.OBJECT_ATTRIBUTES}
+        return sorted(key for key in native_keys if self.columns_of(key))
 
-    # Formats with one record an object
+    # Formats with one record per object
 
     @cached_property
     def image_ids(self) -> list[int | str | None]:
-        """Of each image, where records that share one are one image; None where there is none."""
+        """The image id of each record, or None; records with the same id are one image."""
         key = self.mapping.image_id
-        found: list[int | str | None] = [None] * len(self)
+        image_ids: list[int | str | None] = [None] * len(self)
         for column in self.examples.columns_of(key) if key else ():
             rows, values = single_values(column)
             if column.kind is Kind.BYTES:
                 ids = [x.decode("utf-8", "replace") for x in bytes_of(column.buffer, values)]
             else:
                 ids = values.tolist()
-            for row, one in zip(rows.tolist(), ids, strict=True):
-                found[row] = one
-        return found
+            for row, image_id in zip(rows.tolist(), ids, strict=True):
+                image_ids[row] = image_id
+        return image_ids
 
     @cached_property
     def annotation_id_column(self) -> Column | None:
-        """The numbers of the objects, where the mapping has such."""
+        """The column with the numbers of the objects, or None."""
         key = self.mapping.annotation_id
         return self.examples.column(key, Kind.INT64) if key else None
 
     def annotation_ids(self, row: int) -> list[int]:
-        """The numbers of a record's objects; none where it has none."""
+        """Return the numbers of a record's objects, empty if it has none."""
         column = self.annotation_id_column
         return column[row].tolist() if column is not None else []
 
 
 def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that have one value, and those values."""
+    """Return the rows with exactly one value, and those values."""
     counts = column.lengths
     if len(column.values) == len(column.rows) and (counts == 1).all():
         return column.rows, column.values
@@ -336,7 +331,7 @@ def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lenient_text(value: bytes) -> str:
-    """A text as a Detection has it: UTF-8, or else Latin-1."""
+    """Decode a text as UTF-8, or else as Latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -345,20 +340,20 @@ def lenient_text(value: bytes) -> str:
 
 @functools.lru_cache(16)
 def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
-    """Usual key of each role to its own; keys looked at otherwise, or not at all; all own keys."""
+    """Return a mapping's renamed keys by OD API key, all hidden keys, and all new keys."""
     if mapping == OD_API:
         return {}, frozenset(), frozenset()
     names: dict[str, str] = {}
     hidden = [*keys.BOX, *mapping.box]
-    if not mapping.box:  # nor are there objects that could have these
+    if not mapping.box:  # without objects, these keys mean nothing
         hidden += [keys.MASK, keys.KEYPOINT_X, keys.KEYPOINT_Y]
-    for role, own in mapping.by_name.items():
+    for role, mapped in mapping.by_name.items():
         usual = _USUAL_KEYS[role]
         if usual is None:
-            hidden += [own] if own else []
-        elif own:
-            names[usual] = own
-        elif role in _FIRST_FIELD_MAPPING:  # the format has none, whatever is under the usual key
+            hidden += [mapped] if mapped else []
+        elif mapped:
+            names[usual] = mapped
+        elif role in _ALWAYS_MAPPED:  # the format lacks the field; ignore its usual key
             hidden.append(usual)
     if len(mapping.box) == len(keys.BOX):
         names.update(zip(keys.BOX, mapping.box, strict=True))
@@ -366,7 +361,7 @@ def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], f
 
 
 def own_key(mapping: FieldMapping, key: str) -> str | None:
-    """Return the key that holds what the OD API has under a key; None if a mapping has none."""
+    """Return the key of a mapping for a key of the OD API, or None."""
     names, hidden, moved = usual_keys(mapping)
     return names.get(key) or (None if key in hidden or key in moved else key)
 
@@ -378,22 +373,22 @@ PLAIN_KEYS = (
 """Keys that nearly every record has."""
 
 
-def _coded(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """A code of each number, int64 of shape (n,), and the numbers of the codes, ascending."""
+def _factorize(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Return a code for each number, int64 of shape (n,), and the numbers in ascending order."""
     low = int(values.min(initial=0))
-    if int(values.max(initial=0)) - low >= _NARROW:
+    if int(values.max(initial=0)) - low >= _MAX_CODE_RANGE:
         numbers, codes = np.unique(values, return_inverse=True)
         return codes, numbers.tolist()
-    places = values - low  # ids of classes are few and near: no sorting
-    there = np.bincount(places) > 0
-    return (np.cumsum(there) - 1)[places], (np.flatnonzero(there) + low).tolist()
+    offsets = values - low  # class ids are few and close together, which avoids sorting
+    is_used = np.bincount(offsets) > 0
+    return (np.cumsum(is_used) - 1)[offsets], (np.flatnonzero(is_used) + low).tolist()
 
 
-def _of_objects(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The value of each object from a list over the objects, 0 without one; int64 of shape (n,)."""
+def _align_to_objects(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the value of each object, 0 if its record lacks a full list; int64 of shape (n,)."""
     if len(values) == counts.sum() and (column.counts == counts).all():
         return values
-    found = np.zeros(int(counts.sum()), np.int64)
-    there = (column.counts == counts) & (counts > 0)
-    found[np.repeat(there, counts)] = values[np.repeat(there, column.counts)]
-    return found
+    spread = np.zeros(int(counts.sum()), np.int64)
+    is_full = (column.counts == counts) & (counts > 0)
+    spread[np.repeat(is_full, counts)] = values[np.repeat(is_full, column.counts)]
+    return spread

@@ -1,7 +1,7 @@
-"""A Detection: what one record says about one image, typed.
+"""Detection: the typed content of one record, an image with its annotations.
 
-Boxes are normalized to the image's size: ``xmin, ymin, xmax, ymax`` in 0..1, x to the right and
-y down, half-open (an object that fills the image is 0, 0, 1, 1).
+Boxes are half-open, ``xmin, ymin, xmax, ymax`` in 0..1, with x to the right and y down: an object
+that fills the image is 0, 0, 1, 1.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any, TypeAlias
 import numpy as np
 
 AttributeValue: TypeAlias = "int | float | str | list[Any] | dict[str, Any] | None"
-"""What an object's attribute holds: JSON; None where this object has none of that name."""
+"""JSON value of an attribute; None if the object lacks the attribute."""
 
 
 class NumberText(str):
-    """A number as it was typed, such as 007: written as the number and, next to it, as text."""
+    """A number with its original spelling, such as 007: written as number and as text."""
 
     __slots__ = ()
 
 
-_NAN = float("nan")  # only the same object equals itself in a tuple
+_NAN = float("nan")  # in a tuple, NaN only equals the identical object
 _NO_BOXES = np.zeros((0, 4), "<f4")
 
 
-def _content(value: Any) -> Any:
-    """Return what equal values share, hashable; None for what a record does not hold."""
+def _comparison_key(value: Any) -> Any:
+    """Return a hashable key that is shared by equal values; None for values that records omit."""
     if is_dataclass(value):
-        names = [one.name for one in fields(value) if one.compare]
-        is_plain = isinstance(value, ShapeDetails) and not value
-        return None if is_plain else tuple(_content(getattr(value, name)) for name in names)
+        names = [attribute.name for attribute in fields(value) if attribute.compare]
+        is_empty = isinstance(value, ShapeDetails) and not value
+        return None if is_empty else tuple(_comparison_key(getattr(value, name)) for name in names)
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Mapping):
-        contents = {key: _content(one) for key, one in value.items()}
-        return frozenset(one for one in contents.items() if one[1] is not None) or None
+        contents = {key: _comparison_key(entry) for key, entry in value.items()}
+        return frozenset(entry for entry in contents.items() if entry[1] is not None) or None
     if isinstance(value, (list, tuple)):
-        items = tuple(map(_content, value))
-        return None if all(one is None for one in items) else items
+        items = tuple(map(_comparison_key, value))
+        return None if all(item is None for item in items) else items
     if isinstance(value, float):
         rounded = ctypes.c_float(value).value
         return _NAN if value != value else rounded if math.isfinite(rounded) else value
@@ -50,27 +50,24 @@ def _content(value: Any) -> Any:
 
 
 class _ComparedByContent:
-    """Compares and hashes a dataclass that holds arrays, lists and dictionaries.
-
-    An array equals a list of the same numbers in single precision. None equals an empty list.
-    """
+    """Compares dataclasses by content: float32 arrays like lists, None like an empty list."""
 
     def __eq__(self, other: object) -> bool:
         same_type = type(other) is type(self)
-        return _content(self) == _content(other) if same_type else NotImplemented
+        return _comparison_key(self) == _comparison_key(other) if same_type else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(_content(self))
+        return hash(_comparison_key(self))
 
 
 @dataclass(frozen=True, eq=False)
 class Keypoints(_ComparedByContent):
-    """The keypoints of an image's objects.
+    """The keypoints of the objects of an image.
 
     Attributes:
-        xy: normalized coordinates, x before y, of shape (objects, points, 2); float32 in records.
+        xy: normalized x and y, shape (objects, points, 2); float32 if read from a record.
         visibility: 0 not labelled, 1 hidden, 2 visible; int64 of shape (objects, points).
-        names: names of the points where the record has them, else empty.
+        names: names of the points, empty if the record has none.
     """
 
     xy: np.ndarray
@@ -80,10 +77,10 @@ class Keypoints(_ComparedByContent):
 
 @dataclass(frozen=True)
 class PngMask:
-    """A mask: a one-channel PNG of the image's size; that of an object is above 0 where it is.
+    """A mask as a one-channel PNG of the image's size; pixels of an object are above 0.
 
-    ``offset`` is the byte of the uncompressed shard at which ``data`` starts; -1 when it has
-    not come from a shard.
+    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 if it is not from a
+    shard.
     """
 
     data: memoryview | bytes
@@ -102,14 +99,14 @@ class ImageLabel(_ComparedByContent):
 
 @dataclass(frozen=True)
 class ShapeDetails:
-    """How an object was drawn, as far as its box does not say it.
+    """The properties of a shape that its box does not contain.
 
     Attributes:
-        box: corners in pixels of the box before it was turned: left, top, right, bottom. The
-            object's own box encloses the turned one, as far as the image shows it.
-        rotation: how far it was turned about its centre, in degrees, clockwise.
-        z_order: its layer; what is in a higher one lies above.
-        group: number that the objects of one group share; 0 for none.
+        box: left, top, right, bottom in pixels before the rotation. The object's own box encloses
+            the visible part of the rotated box.
+        rotation: rotation about the centre in degrees, clockwise.
+        z_order: layer; higher layers cover lower ones.
+        group: number that is shared by the objects of a group; 0 for no group.
     """
 
     box: tuple[float, float, float, float] | None = None
@@ -122,35 +119,35 @@ class ShapeDetails:
 
 
 def drawn_by_number(objects: Sequence[ShapeDetails]) -> dict[int, ShapeDetails]:
-    """How objects were drawn, as far as there is something to say; a group of one is none."""
-    members = Counter(one.group for one in objects)
-    alone = {group for group, count in members.items() if group and count == 1}
-    found = (replace(one, group=0) if one.group in alone else one for one in objects)
-    return {number: one for number, one in enumerate(found) if one}
+    """Return the non-empty details by object number, without groups of a single object."""
+    members = Counter(details.group for details in objects)
+    single = {group for group, count in members.items() if group and count == 1}
+    kept = (replace(x, group=0) if x.group in single else x for x in objects)
+    return {number: details for number, details in enumerate(kept) if details}
 
 
 @dataclass(frozen=True, eq=False)
 class Detection(_ComparedByContent):
-    """One image with its objects. None is a key that the record does not have.
+    """An image with its annotations. None stands for a key that the record lacks.
 
     Attributes:
-        filename, source_id, format, sha256: texts as the record has them.
-        height, width: pixels, of the image as it is encoded.
-        encoded: the image file's bytes, a view into the record's buffer when read.
-        boxes: of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; float32 in records.
+        filename, source_id, format, sha256: texts of the record.
+        height, width: size of the encoded image in pixels.
+        encoded: bytes of the image file; a view into the record's buffer if read.
+        boxes: normalized ``xmin, ymin, xmax, ymax`` of shape (n, 4); float32 if read.
         class_text, class_label: n names and ids.
-        masks: n masks, None for an object without one.
-        numerical_masks: the other way to write masks: float32 of shape (n, height, width).
+        masks: n masks, None for an object without a mask.
+        numerical_masks: masks as numbers instead of PNGs, float32 of shape (n, height, width).
         keypoints: see :class:`Keypoints`.
-        attributes: name to n values, for example ``{"difficult": [0, 1]}``.
-        drawn: how objects were drawn, by their number; most have nothing to say.
+        attributes: n values by name, for example ``{"difficult": [0, 1]}``.
+        drawn: details by object number; most objects have none.
         image_labels: classes of the whole image.
         captions: texts about the whole image.
-        image_masks: name to PNG, of :data:`tfod.detection.keys.IMAGE_MASKS`.
-        image_attributes: name to a list of class ids of the whole image.
-        image_extra: name to value, of whatever else belongs to the whole image.
-        unread_keys: features that mean nothing to tfod.
-        warnings: what was read with a liberty, as short sentences without place.
+        image_masks: PNGs by name, see :data:`tfod.detection.keys.IMAGE_MASKS`.
+        image_attributes: lists of class ids of the whole image by name.
+        image_extra: further values of the whole image by name.
+        unread_keys: features that tfod does not know.
+        warnings: tolerated deviations as short sentences without a location.
     """
 
     filename: str | None = None

@@ -1,10 +1,8 @@
-"""Detections in columns: what a batch of records says of its images, and what is wrong with it.
+"""Detections in columns: the annotations of a batch of records, and their problems.
 
-What cannot be read is a problem with its row and key (:mod:`tfod.detection.problems`), not an
-exception: the checker reports problems; a row that has one raises it when it is asked for as a
-:class:`~tfod.detection.detection.Detection`. A row is a view: nothing is checked when it is made.
-
-Boxes are float32, normalized ``xmin, ymin, xmax, ymax``, x to the right and y down.
+Unreadable values are problems with a row and a key (:mod:`tfod.detection.problems`). The checker
+reports them; reading a row with a problem as a Detection raises it. Creating the batch checks
+nothing.
 """
 
 from __future__ import annotations
@@ -28,56 +26,56 @@ from tfod.example.wire import Kind
 
 
 class Detections(DetectionColumns, Sequence[Detection]):
-    """The records of a batch as Detections; a row is a :class:`Detection`."""
+    """A batch of records as a sequence of :class:`Detection`."""
 
     @cached_property
     def box_rows(self) -> np.ndarray:
-        """Which records have boxes that can be read, bool of shape (records,)."""
+        """Whether the boxes of each record can be read, bool of shape (records,)."""
         rows = np.ones(len(self), bool)
         rows[list(self.examples.refused)] = False
-        rows[[one.row for one in self.problems if one.hides_boxes(self.mapping)]] = False
+        rows[[x.row for x in self.problems if x.hides_boxes(self.mapping)]] = False
         return rows
 
     @cached_property
     def boxes(self) -> np.ndarray:
-        """The boxes of all records that can be read, float32 of shape (n, 4)."""
-        good, counts = self.box_rows, self.box_counts
+        """The boxes of all readable records, float32 of shape (n, 4)."""
+        readable, counts = self.box_rows, self.box_counts
         flat = self.flat_boxes
         columns = [self.column(key, Kind.FLOAT) for key in keys.BOX] if flat is None else [flat]
-        lists = [one.values for one in columns]
-        if not good.all():
-            lists = [one.values[np.repeat(good, one.counts)] for one in columns]
-        assert len({len(one) for one in lists}) == 1, counts
-        # One column behind the other, which makes sums over the sides quick.
+        lists = [column.values for column in columns]
+        if not readable.all():
+            lists = [x.values[np.repeat(readable, x.counts)] for x in columns]
+        assert len({*map(len, lists)}) == 1, counts
+        # Column-major order makes sums over the sides fast.
         values = np.stack(lists).T if flat is None else lists[0].reshape(-1, 4)
         if not self.has_pixel_boxes:
             return values
-        sizes = np.repeat(self.sizes[good], counts[good], axis=0)
+        sizes = np.repeat(self.sizes[readable], counts[readable], axis=0)
         return normalized(values, sizes, are_corners=flat is None)
 
     @cached_property
     def box_splits(self) -> np.ndarray:
-        """Where the boxes of each record begin in :attr:`boxes`, and the end; int64."""
+        """The start of each record's boxes in :attr:`boxes`, and the end; int64."""
         counts = np.where(self.box_rows, self.box_counts, 0)
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
 
     @cached_property
     def problems(self) -> list[DetectionProblem]:
-        """What is wrong, in the order of the rows; of those with a case, records are read."""
+        """The problems by row; a record whose problems all have a case can still be read."""
         return find_problems(self)
 
     @cached_property
     def _first_problems(self) -> dict[int, DetectionProblem]:
-        return {one.row: one for one in reversed(self.problems) if not one.case}
+        return {x.row: x for x in reversed(self.problems) if not x.case}
 
     @property
     def refused_rows(self) -> Set[int]:
-        """The rows that are not read as a Detection."""
+        """The rows that cannot be read as a Detection."""
         return {*self.examples.refused, *self._first_problems}
 
     @cached_property
     def absent_keys(self) -> frozenset[str]:
-        """Which of the keys of rare things no record of the batch has values of."""
+        """The rare keys without any value in the batch."""
         kinds = {
             keys.IMAGE_CLASS_TEXT: Kind.BYTES,
             keys.IMAGE_CLASS_LABEL: Kind.INT64,
@@ -88,19 +86,15 @@ class Detections(DetectionColumns, Sequence[Detection]):
         )
 
     def error(self, row: int) -> RecordError | None:
-        """The first problem of a record as an exception; None where it has none."""
-        refusal = self.examples.refusal(row)
-        found = self._first_problems.get(row)
-        if refusal is not None or found is None:
-            return refusal
-        return self.examples.error(row, found.cause, feature=found.key, fix=found.fix)
+        """Return the first problem of a record as an exception, or None."""
+        error = self.examples.refusal(row)
+        problem = self._first_problems.get(row)
+        if error is not None or problem is None:
+            return error
+        return self.examples.error(row, problem.cause, feature=problem.key, fix=problem.fix)
 
     def __iter__(self) -> Iterator[Detection]:
-        """The rows, in order.
-
-        Raises:
-            RecordError: one has a problem.
-        """
+        """Yield the rows in order; RecordError if a row has a problem."""
         return map(self.__getitem__, range(len(self)))
 
     @overload
@@ -108,94 +102,90 @@ class Detections(DetectionColumns, Sequence[Detection]):
     @overload
     def __getitem__(self, row: slice) -> list[Detection]: ...
     def __getitem__(self, row: int | slice) -> Detection | list[Detection]:
-        """A row as a Detection, which copies no images and no masks.
-
-        Raises:
-            RecordError: the row has a problem.
-        """
+        """Return a row without copying image or masks; RecordError if it has a problem."""
         if isinstance(row, slice):
-            return [self[one] for one in range(*row.indices(len(self)))]
+            return [self[index] for index in range(*row.indices(len(self)))]
         error = self.error(row)
         if error is not None:
             raise error
         return detection_of(self, row)
 
 
-def detection_of(found: Detections, row: int) -> Detection:
-    """A row that has no problem. Copies no images and no masks."""
-    first, end = found.box_splits[row : row + 2].tolist()
-    start, stop = found.encoded[row].tolist()
-    records = found.examples.records
-    texts = found.column(keys.CLASS_TEXT, Kind.BYTES)
-    labels = found.column(keys.CLASS_LABEL, Kind.INT64)
+def detection_of(detections: Detections, row: int) -> Detection:
+    """Build the Detection of a row without problems. Image and masks are not copied."""
+    first, end = detections.box_splits[row : row + 2].tolist()
+    start, stop = detections.encoded[row].tolist()
+    records = detections.examples.records
+    texts = detections.column(keys.CLASS_TEXT, Kind.BYTES)
+    labels = detections.column(keys.CLASS_LABEL, Kind.INT64)
     return Detection(
-        filename=found.filenames[row],
-        source_id=found.source_ids[row],
-        format=found.formats[row],
-        sha256=found.sha256s[row],
-        height=found.heights[row],
-        width=found.widths[row],
+        filename=detections.filenames[row],
+        source_id=detections.source_ids[row],
+        format=detections.formats[row],
+        sha256=detections.sha256s[row],
+        height=detections.heights[row],
+        width=detections.widths[row],
         encoded=memoryview(records.buffer)[start:stop] if start >= 0 else None,
-        boxes=found.boxes[first:end],
-        class_text=found.class_text_values[slice(*texts.row_splits[row : row + 2].tolist())]
-        or _nothing(texts, row, end - first),
-        class_label=labels[row].tolist() or _nothing(labels, row, end - first),
-        **(_rare_fields(found, row, end - first) if found.other_keys else {}),
-        warnings=found.warnings(row),
+        boxes=detections.boxes[first:end],
+        class_text=detections.class_text_values[slice(*texts.row_splits[row : row + 2].tolist())]
+        or _no_values(texts, row, end - first),
+        class_label=labels[row].tolist() or _no_values(labels, row, end - first),
+        **(_rare_fields(detections, row, end - first) if detections.other_keys else {}),
+        warnings=detections.warnings(row),
     )
 
 
-def _nothing(column: Column, row: int, count: int) -> list[Any] | None:
-    """Return what stands for no values: an empty list if no object needs one, None for no key."""
+def _no_values(column: Column, row: int, count: int) -> list[Any] | None:
+    """Return an empty list if the key exists and no object needs a value, else None."""
     return [] if column.has(row) and not count else None
 
 
-def _rare_fields(found: Detections, row: int, count: int) -> dict[str, Any]:
-    """The fields of a Detection that most records have no keys for."""
-    there = found.other_keys_in(row)
-    if not there:
+def _rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]:
+    """Return the fields of a Detection whose keys most records lack."""
+    row_keys = detections.other_keys_in(row)
+    if not row_keys:
         return {}
-    attributes, extra = attributes_of(found, row, count)
-    masks = found.column(keys.MASK, Kind.BYTES)
-    numbers = found.column(keys.MASK, Kind.FLOAT)[row]
+    attributes, extra = attributes_of(detections, row, count)
+    masks = detections.column(keys.MASK, Kind.BYTES)
+    numbers = detections.column(keys.MASK, Kind.FLOAT)[row]
     return {
-        "masks": _png_masks(found, masks[row].tolist()) or None,
-        "numerical_masks": numbers.reshape(count, *found.sizes[row]) if len(numbers) else None,
-        "keypoints": _keypoints(found, row, count),
+        "masks": _png_masks(detections, masks[row].tolist()) or None,
+        "numerical_masks": numbers.reshape(count, *detections.sizes[row]) if len(numbers) else None,
+        "keypoints": _keypoints(detections, row, count),
         "image_extra": extra.image,
         "attributes": attributes,
         "drawn": extra.drawn,
         "image_labels": [
-            replace(one, attributes=extra.labels[number]) if number in extra.labels else one
-            for number, one in enumerate(image_labels_of(found, row))
+            replace(label, attributes=extra.labels[number]) if number in extra.labels else label
+            for number, label in enumerate(image_labels_of(detections, row))
         ],
-        "captions": _captions(found, row),
+        "captions": _captions(detections, row),
         "image_masks": {
             name: mask
             for name, key in keys.IMAGE_MASKS.items()
-            if key in there
-            for mask in _png_masks(found, found.column(key, Kind.BYTES)[row].tolist())
+            if key in row_keys
+            for mask in _png_masks(detections, detections.column(key, Kind.BYTES)[row].tolist())
             if mask is not None
         },
         "image_attributes": {
-            name: found.column(key, Kind.INT64)[row].tolist()
+            name: detections.column(key, Kind.INT64)[row].tolist()
             for name, key in keys.IMAGE_ATTRIBUTES.items()
-            if key in there
+            if key in row_keys
         },
-        "unread_keys": [key for key in there if _is_unread(found, key)],
+        "unread_keys": [key for key in row_keys if _is_unread(detections, key)],
     }
 
 
-def _is_unread(found: Detections, key: str) -> bool:
+def _is_unread(detections: Detections, key: str) -> bool:
     return not (
         key in keys.KNOWN_KEYS
-        or key in found.mapping.all_keys
+        or key in detections.mapping.all_keys
         or key.startswith(keys.ATTRIBUTE_PREFIX)
     )
 
 
-def _png_masks(found: Detections, spans: Sequence[tuple[int, int]]) -> list[PngMask | None]:
-    records = found.examples.records
+def _png_masks(detections: Detections, spans: Sequence[tuple[int, int]]) -> list[PngMask | None]:
+    records = detections.examples.records
     view = memoryview(records.buffer)
     return [
         PngMask(view[start : start + length], records.base + start) if length else None
@@ -203,18 +193,18 @@ def _png_masks(found: Detections, spans: Sequence[tuple[int, int]]) -> list[PngM
     ]
 
 
-def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
-    if keys.KEYPOINT_X in found.absent_keys:
+def _keypoints(detections: Detections, row: int, count: int) -> Keypoints | None:
+    if keys.KEYPOINT_X in detections.absent_keys:
         return None
-    column_x = found.column(keys.KEYPOINT_X, Kind.FLOAT)
-    x, y = column_x[row], found.column(keys.KEYPOINT_Y, Kind.FLOAT)[row]
+    column_x = detections.column(keys.KEYPOINT_X, Kind.FLOAT)
+    x, y = column_x[row], detections.column(keys.KEYPOINT_Y, Kind.FLOAT)[row]
     if not len(x):
         return None
-    visibility = found.column(keys.KEYPOINT_VISIBILITY, Kind.INT64)[row]
+    visibility = detections.column(keys.KEYPOINT_VISIBILITY, Kind.INT64)[row]
     if len(visibility) != len(x):
-        # The OD API's decoder does the same: points that are numbers are visible.
+        # Like the OD API's decoder: points with finite coordinates are visible.
         visibility = np.where(np.isfinite(x) & np.isfinite(y), 2, 0)
-    names = found.texts_in(found.column(keys.KEYPOINT_TEXT, Kind.BYTES), row)
+    names = detections.texts_in(detections.column(keys.KEYPOINT_TEXT, Kind.BYTES), row)
     points = len(x) // count
     return Keypoints(
         xy=np.stack((x, y), axis=-1).reshape(count, points, 2),
@@ -223,22 +213,22 @@ def _keypoints(found: Detections, row: int, count: int) -> Keypoints | None:
     )
 
 
-def image_labels_of(found: Detections, row: int) -> list[ImageLabel]:
-    """The classes of the whole image of a row that has no problem."""
-    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.absent_keys:
+def image_labels_of(detections: Detections, row: int) -> list[ImageLabel]:
+    """Return the classes of the whole image, for a row without problems."""
+    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= detections.absent_keys:
         return []
-    texts = found.texts_in(found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)
-    labels = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)[row].tolist()
-    if found.has_one_class and len(labels) > 1:
-        labels = [labels.index(1)]  # a vector of zeros with a one in the place of the class
-    confidences = found.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT)[row].tolist()
-    nothing = [None] * (len(texts) or len(labels))
-    columns = (texts or nothing, labels or nothing, confidences or nothing)
-    return [ImageLabel(*one) for one in zip(*columns, strict=True)]
+    texts = detections.texts_in(detections.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES), row)
+    labels = detections.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)[row].tolist()
+    if detections.has_one_class and len(labels) > 1:
+        labels = [labels.index(1)]  # one-hot vector
+    confidences = detections.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT)[row].tolist()
+    no_values = [None] * (len(texts) or len(labels))
+    columns = (texts or no_values, labels or no_values, confidences or no_values)
+    return [ImageLabel(*values) for values in zip(*columns, strict=True)]
 
 
-def _captions(found: Detections, row: int) -> list[str]:
-    column = column_of(found.columns_of(keys.CAPTION), row)
+def _captions(detections: Detections, row: int) -> list[str]:
+    column = column_of(detections.columns_of(keys.CAPTION), row)
     if column is not None and column.kind is not Kind.BYTES:
-        found.note(row, f"{keys.CAPTION} is not a list of texts, not read")
-    return found.texts_in(found.column(keys.CAPTION, Kind.BYTES), row)
+        detections.note(row, f"{keys.CAPTION} is not a list of texts; ignored")
+    return detections.texts_in(detections.column(keys.CAPTION, Kind.BYTES), row)

@@ -1,8 +1,7 @@
-"""From a Detection, or an image with one label, to a serialized Example.
+"""Encoding of a Detection, or an image with one label, as a serialized Example.
 
 Sources of the profiles image_classification and image_label:
-tensorflow.org/tutorials/load_data/tfrecord (``image_example``) for the first; the second is what
-many scripts write.
+tensorflow.org/tutorials/load_data/tfrecord (``image_example``), and a common layout of scripts.
 """
 
 from __future__ import annotations
@@ -41,39 +40,38 @@ from tfod.example.example import (
 
 
 class _FieldError(ValueError):
-    """The value of a field does not fit; the message is a sentence without its subject."""
+    """A field has an invalid value; the message is a sentence without its subject."""
 
 
 def encode_detection(detection: Detection) -> bytes:
-    """Write a Detection as a serialized ``tf.train.Example``, keys in a fixed order.
+    """Encode a Detection as a serialized ``tf.train.Example``, with keys in a fixed order.
 
-    Fields may be lists, tuples or arrays. A field that is None writes no key. ``boxes``,
-    ``class_text`` and ``class_label`` write their keys also if they are empty.
+    Fields may be lists, tuples or arrays; None writes no key. ``boxes``, ``class_text`` and
+    ``class_label`` write their keys even if they are empty.
 
     Raises:
-        TfodError: a field does not fit, such as lists of different lengths, boxes in pixels, or a
-            text instead of a list of texts; the message names the image and the field.
+        TfodError: a field is invalid; the message names the image and the field.
     """
     features: dict[str, bytes] = {}
     name = "boxes"
     try:
-        boxes = _checked_boxes(detection.boxes)
+        boxes = _check_boxes(detection.boxes)
         values = {**vars(detection), "boxes": boxes}
         for name, encode in _FIELDS.items():
             value = values[name]
-            if value is not None and (name not in _OFTEN_EMPTY or len(value)):
+            if value is not None and (name not in _OPTIONAL_FIELDS or len(value)):
                 features |= encode(value, detection, len(boxes))
         name, attributes = "attributes", detection.attributes
         if attributes or detection.image_extra or detection.drawn or detection.image_labels:
             _encode_attributes(detection, features, len(boxes))
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
         image = f"image {detection.filename!r}: " if detection.filename else ""
-        raise TfodError(f"{image}{name} {_reason(error)}") from error
+        raise TfodError(f"{image}{name} {_describe(error)}") from error
     return encode_example(features)
 
 
 def _encode_attributes(detection: Detection, features: dict[str, bytes], count: int) -> None:
-    lists = {name: _items(values, count) for name, values in detection.attributes.items()}
+    lists = {name: _to_list(values, count) for name, values in detection.attributes.items()}
     corrections = Corrections.of(detection)
     for attribute in lists:
         encode_attribute(attribute, lists, features, corrections)
@@ -82,17 +80,16 @@ def _encode_attributes(detection: Detection, features: dict[str, bytes], count: 
         features[keys.EXTRA_ATTRIBUTES] = one_bytes_feature(corrections.to_json())
 
 
-def _reason(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
-        # Half a surrogate pair, or a file name whose bytes are not text.
+        # The text contains a lone surrogate, for example from a file name that is not UTF-8.
         part = ascii(error.object[max(0, error.start - 12) : error.end + 12])
         return f"{part} is not Unicode text; rename it"
     return str(error) if isinstance(error, _FieldError) else f"cannot be written ({error})"
 
 
-def _checked_boxes(values: Any) -> np.ndarray:
-    """Return boxes as float32 of shape (n, 4)."""
-    boxes = _numbers(values)
+def _check_boxes(values: Any) -> np.ndarray:
+    boxes = _to_float32(values)
     if boxes.shape == (0,):
         boxes = boxes.reshape(0, 4)
     if boxes.ndim != 2 or boxes.shape[1] != 4:
@@ -100,16 +97,15 @@ def _checked_boxes(values: Any) -> np.ndarray:
     if len(boxes) and not (boxes.min() >= 0 and boxes.max() <= 1):
         for corners in boxes[pixel_boxes(boxes)].tolist():
             raise _FieldError(
-                f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE}"
+                f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE_HINT}"
             )
     return boxes
 
 
-_DIVIDE = "divide x by the image's width and y by its height"
+_DIVIDE_HINT = "divide x by the image width and y by the image height"
 
 
-def _numbers(values: Any) -> np.ndarray:
-    """Return numbers as float32."""
+def _to_float32(values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray) and values.dtype == np.float32:
         return values
     array = np.asarray(values)
@@ -122,47 +118,46 @@ def _numbers(values: Any) -> np.ndarray:
 _PLAIN_TYPES = frozenset((int, float, str, bool, type(None)))
 
 
-def _items(values: Any, count: int | None = None) -> list[Any]:
-    """Return the values of a list, which has one for each object if there is a count."""
+def _to_list(values: Any, count: int | None = None) -> list[Any]:
+    """Return the values of a list; if there is a count, the list needs one value per object."""
     if isinstance(values, (str, bytes, Mapping, set)):
         raise _FieldError(f"is {reprlib.repr(values)}, expected a list")
     if type(values) is list and _PLAIN_TYPES.issuperset(map(type, values)):
-        items = values  # as nearly all lists, of which no copy is made
+        items = values  # nearly always; avoids a copy
     else:
-        items = [one.item() if isinstance(one, np.generic) else one for one in values]
+        items = [x.item() if isinstance(x, np.generic) else x for x in values]
     if count is not None and len(items) != count:
         raise _FieldError(f"has {len(items)} values for {count} boxes")
     return items
 
 
 def _integers(values: Any, count: int | None = None) -> bytes:
-    items = _items(values, count)
+    items = _to_list(values, count)
     is_plain = {*map(type, items)} <= {int}
     return int64_feature(items if is_plain else [operator.index(value) for value in items])
 
 
 def _texts(values: Any, count: int | None = None) -> bytes:
-    items = _items(values, count)
-    if not {*map(type, items)} <= {str} and not all(isinstance(one, str) for one in items):
-        raise _FieldError(f"holds {reprlib.repr(items)}, expected texts")
+    items = _to_list(values, count)
+    if not {*map(type, items)} <= {str} and not all(isinstance(x, str) for x in items):
+        raise _FieldError(f"contains {reprlib.repr(items)}, expected texts")
     return text_feature(items)
 
 
 def _require(value: Any, kind: type) -> None:
     if not isinstance(value, kind):
-        raise _FieldError(f"holds {reprlib.repr(value)}, expected {kind.__name__}")
+        raise _FieldError(f"contains {reprlib.repr(value)}, expected {kind.__name__}")
 
 
 def _require_json(value: Any) -> None:
     if not is_attribute_value(value):
-        raise _FieldError(f"holds {reprlib.repr(value)}, which JSON cannot hold")
+        raise _FieldError(f"contains {reprlib.repr(value)}, which JSON cannot express")
 
 
 def _file(data: Any) -> bytes:
-    """Encode the bytes of a file."""
     view = memoryview(data)
     if view.ndim != 1 or view.itemsize != 1:
-        raise _FieldError("holds pixels, expected the bytes of an image file")
+        raise _FieldError("contains pixels, expected the bytes of an image file")
     return one_bytes_feature(bytes(view))
 
 
@@ -174,7 +169,7 @@ def _side(key: str, side: Any, *_: object) -> dict[str, bytes]:
 
 @functools.lru_cache(1024)
 def _side_feature(side: int) -> bytes:
-    """Encode a height or a width, which recur."""
+    """Encode a height or width; the same values recur."""
     return int64_feature([side])
 
 
@@ -189,16 +184,16 @@ def _image_labels(labels: Any, *_: object) -> dict[str, bytes]:
         [getattr(label, name) for label in labels] for name in ("text", "label", "confidence")
     )
     _require_json([dict(label.attributes) for label in labels])
-    given = [some for some in (texts, ids) if any(one is not None for one in some)]
-    if not given or any(None in some for some in given):
+    columns = [column for column in (texts, ids) if any(value is not None for value in column)]
+    if not columns or any(None in column for column in columns):
         raise _FieldError("need a text each, or an id each")
-    if texts in given:
+    if texts in columns:
         features[keys.IMAGE_CLASS_TEXT] = _texts(texts)
-    if ids in given:
+    if ids in columns:
         features[keys.IMAGE_CLASS_LABEL] = _integers(ids)
-    if any(one is not None for one in confidences):
-        filled = [1.0 if one is None else one for one in confidences]
-        features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(_numbers(filled))
+    if any(confidence is not None for confidence in confidences):
+        filled = [1.0 if confidence is None else confidence for confidence in confidences]
+        features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(_to_float32(filled))
     return features
 
 
@@ -210,7 +205,7 @@ def _boxes(boxes: np.ndarray, *_: object) -> dict[str, bytes]:
 
 def _masks(masks: Any, _: Detection, count: int) -> dict[str, bytes]:
     values = []
-    for mask in _items(masks, count):
+    for mask in _to_list(masks, count):
         if mask is not None:
             _require(mask, PngMask)
         values.append(bytes(memoryview(mask.data)) if mask else b"")
@@ -218,7 +213,7 @@ def _masks(masks: Any, _: Detection, count: int) -> dict[str, bytes]:
 
 
 def _numerical_masks(masks: Any, detection: Detection, count: int) -> dict[str, bytes]:
-    numbers, size = _numbers(masks), (detection.height, detection.width)
+    numbers, size = _to_float32(masks), (detection.height, detection.width)
     if not all(size):
         size = image_size(bytes(detection.encoded or b"")) or size
     if detection.masks is not None or numbers.shape != (count, *size):
@@ -230,15 +225,15 @@ def _numerical_masks(masks: Any, detection: Detection, count: int) -> dict[str, 
 
 def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, bytes]:
     _require(keypoints, Keypoints)
-    xy, visibility = _numbers(keypoints.xy), np.asarray(keypoints.visibility)
+    xy, visibility = _to_float32(keypoints.xy), np.asarray(keypoints.visibility)
     names, shape = keypoints.names, visibility.shape
     if xy.shape != (*shape, 2) or shape[:1] != (count,) or len(names) not in (0, shape[-1]):
         raise _FieldError(
             f"have the shapes {xy.shape} and {shape} and {len(names)} names, expected "
-            f"({count}, points, 2), ({count}, points) and a name of each point or none"
+            f"({count}, points, 2), ({count}, points) and one name per point or none"
         )
     if 2 * far_boxes(xy.reshape(-1, 2)).sum() > xy.any(axis=2).sum():
-        raise _FieldError(f"are in pixels; {_DIVIDE}")
+        raise _FieldError(f"are in pixels; {_DIVIDE_HINT}")
     if not xy.size:
         return {}
     features = {
@@ -250,7 +245,7 @@ def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, byte
     return features | ({keys.KEYPOINT_TEXT: _texts([*names] * count)} if names else {})
 
 
-def _drawn(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) -> dict[str, bytes]:
+def _shape_details(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) -> dict[str, bytes]:
     for number, shape in drawn.items():
         if number not in range(count):
             raise _FieldError(f"has object {number}, but there are {count} boxes")
@@ -285,18 +280,19 @@ _FIELDS: Mapping[str, Callable[[Any, Detection, int], dict[str, bytes]]] = {
     "masks": _masks,
     "numerical_masks": _numerical_masks,
     "keypoints": _keypoints,
-    "drawn": _drawn,
+    "drawn": _shape_details,
     "image_extra": _image_extra,
 }
-"""The encoder of each field, from its value, the Detection and the number of boxes; in the order
-of the keys. Attributes come last, together with what corrects them."""
-_OFTEN_EMPTY = frozenset(
+"""Encoders of fields in the order of the keys, called with value, Detection and number of boxes.
+
+Attributes come last, together with their corrections."""
+_OPTIONAL_FIELDS = frozenset(
     ("image_labels", "captions", "image_masks", "image_attributes", "drawn", "image_extra")
 )
 
 
 class LabelProfile(str, enum.Enum):
-    """Which keys the records have; the values are names of profiles."""
+    """The keys of the records; the values are names of profiles."""
 
     IMAGE_CLASSIFICATION = "image_classification"
     IMAGE_LABEL = "image_label"
@@ -305,15 +301,13 @@ class LabelProfile(str, enum.Enum):
 def encode_labelled_image(
     profile: LabelProfile, encoded: bytes, filename: str, size: tuple[int, int], label: int
 ) -> bytes:
-    """A serialized Example of an image and its label, keys in the order of the profile.
+    """Encode an image and its label as a serialized Example, with keys in the order of the profile.
 
-    ``filename`` is a feature that neither profile has: without it the image's name would be
-    lost. TensorFlow leaves it out where it is not asked for.
-
-    ``size`` is height and width in pixels; the label counts from 0, and is -1 for none.
+    ``size`` is height and width in pixels. Labels count from 0; -1 means unlabelled. ``filename``
+    belongs to neither profile, but keeps the image's name; TensorFlow skips unrequested features.
     """
     header = read_image_header(encoded, 0, len(encoded))
-    # What TensorFlow decodes an image to of which the header says nothing is colour.
+    # Without a readable header, assume colour, like TensorFlow.
     channels = int64_feature([header.channels if header else 3])
     image = one_bytes_feature(encoded)
     features = {
@@ -330,7 +324,7 @@ def encode_labelled_image(
 
 @dataclass(frozen=True)
 class KerasAnnotation:
-    """One object of an image, as the recipe has it; box is x, y, width, height in pixels."""
+    """An annotation of the Keras recipe; box is x, y, width, height in pixels."""
 
     id: int
     category_id: int
@@ -341,9 +335,9 @@ class KerasAnnotation:
     def of(
         cls, number: int, category: int, corners: Sequence[float], area: float | None = None
     ) -> KerasAnnotation:
-        """Make one of the corners in pixels, rounded as Datumaro does; without area, the box's."""
+        """Create an annotation from corners in pixels, rounded like in Datumaro."""
         left, top, right, bottom = corners
-        x, y, width, height = (round(one, 2) for one in (left, top, right - left, bottom - top))
+        x, y, width, height = (round(value, 2) for value in (left, top, right - left, bottom - top))
         return cls(
             number, category, (x, y, width, height), width * height if area is None else area
         )
@@ -352,21 +346,17 @@ class KerasAnnotation:
 def encode_keras_annotations(
     encoded: bytes, path: str, image_id: int, annotations: Iterable[KerasAnnotation]
 ) -> Iterator[bytes]:
-    """The records of an image, serialized Examples with the recipe's features in its order.
-
-    Raises:
-        OverflowError: a number does not fit into 64 bits.
-    """
+    """Yield an Example per annotation, in the recipe's order; OverflowError above 64 bits."""
     image = one_bytes_feature(encoded)
-    for one in annotations:
+    for annotation in annotations:
         yield encode_example(
             {
                 "image": image,
                 "path": one_bytes_feature(path.encode()),
-                "area": float_feature([one.area]),
-                "bbox": float_feature(one.box),
-                "category_id": int64_feature([one.category_id]),
-                "id": int64_feature([one.id]),
+                "area": float_feature([annotation.area]),
+                "bbox": float_feature(annotation.box),
+                "category_id": int64_feature([annotation.category_id]),
+                "id": int64_feature([annotation.id]),
                 "image_id": int64_feature([image_id]),
             }
         )

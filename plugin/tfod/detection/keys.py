@@ -1,4 +1,4 @@
-"""The keys of the TF Object Detection API, each named once.
+"""Feature keys of the TF Object Detection API.
 
 Source: data_decoders/tf_example_decoder.py, core/standard_fields.py and the writers in
 dataset_tools/ of tensorflow/models (research/object_detection), and official/vision's decoder.
@@ -47,37 +47,38 @@ IMAGE_MASKS: Final = {
     "panoptic_category": "image/panoptic/category_mask",
     "panoptic_instance": "image/panoptic/instance_mask",
 }
-"""Masks of the whole image, one PNG of one channel each, whose pixels are numbers.
+"""Masks of the whole image: one-channel PNGs whose pixels are numbers.
 
-Semantic: classes of a numbering of their own. Panoptic: ids of classes, and numbers of instances; 0
-where there is none. Source: official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py.
+Semantic: class numbers, unrelated to the label map. Panoptic: class ids and instance numbers; 0 is
+unlabelled. Source: official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py.
 """
 
 ATTRIBUTE_PREFIX: Final = "image/object/attribute/"
-"""Model Garden's place for attributes that the format has no key for, one value an object."""
+"""Model Garden's prefix for attributes without a key in the format, one value per object."""
 
 EXTRA_ATTRIBUTES: Final = "tfod/attributes"
-"""Ours: one JSON text of what the other keys cannot say exactly. Readers may ignore it.
+"""Key of tfod: a JSON text with all that other keys cannot express. Readers may ignore it.
 
-``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]},
-"names": {name: other name}, "drawn": {number: {"box": [left, top, right, bottom],
-"rotation": degrees, "z_order": layer, "group": number}}, "labels": {number: {name: value}}}``:
-``drawn`` is how objects were drawn (:class:`~tfod.detection.detection.ShapeDetails`),
-``labels`` are attributes of the classes of the whole image.
+``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]}, "names":
+{name: other name}, "drawn": {number: {"box": [left, top, right, bottom], "rotation": degrees,
+"z_order": layer, "group": number}}, "labels": {number: {name: value}}}``: ``drawn`` contains
+:class:`~tfod.detection.detection.ShapeDetails`, ``labels`` the attributes of classes of the whole
+image.
 """
 
 
 @dataclass(frozen=True)
 class ObjectAttribute:
-    """A key that holds one value for each object, and the attribute that carries it.
+    """A key with one value per object, and the attribute that it stores.
 
     Attributes:
-        name: the attribute's name in Datumaro and CVAT.
-        key: the feature's key.
-        kinds: the lists that writers use; the first one is what TensorFlow's decoder expects.
-        default: what is written for an object that has no such attribute, where others do.
-        other_names: what else Datumaro calls it; an attribute of such a name is written under the
-            key, where readers look for it, and gets its name back.
+        name: name of the attribute in Datumaro and CVAT.
+        key: feature key.
+        kinds: kinds of list that writers use, beginning with the one that TensorFlow's decoder
+            expects.
+        default: value of an object that lacks the attribute if other objects have it.
+        other_names: further names in Datumaro. Such an attribute is stored under the same key, and
+            an import restores its name.
     """
 
     name: str
@@ -95,7 +96,7 @@ OBJECT_ATTRIBUTES: Final = (
     ObjectAttribute("truncated", "image/object/truncated", (Kind.INT64, Kind.FLOAT), 0),
     ObjectAttribute("occluded", "image/object/occluded", _FLAG, 0),
     ObjectAttribute("is_crowd", "image/object/is_crowd", _FLAG, 0),
-    # The other names are those of Datumaro's importers of Open Images and Pascal VOC.
+    # Datumaro's importers of Open Images and Pascal VOC use the other names.
     ObjectAttribute("group_of", "image/object/group_of", _FLAG, 0, ("is_group_of",)),
     ObjectAttribute("depiction", "image/object/depiction", _FLAG, 0, ("is_depiction",)),
     ObjectAttribute("view", "image/object/view", (Kind.BYTES,), "", ("pose",)),
@@ -112,17 +113,17 @@ OBJECT_ATTRIBUTES: Final = (
 )
 FLAGS: Final = frozenset(
     name
-    for one in OBJECT_ATTRIBUTES
-    if one.kinds[0] is Kind.INT64 and one.default == 0
-    for name in (one.name, *one.other_names)
+    for attribute in OBJECT_ATTRIBUTES
+    if attribute.kinds[0] is Kind.INT64 and attribute.default == 0
+    for name in (attribute.name, *attribute.other_names)
 )
-"""Attributes that are truth values in Datumaro and CVAT where the shard has 0 and 1."""
+"""Attributes that are 0 or 1 in a shard and booleans in Datumaro and CVAT."""
 
 IMAGE_ATTRIBUTES: Final = {
     "neg_category_ids": "image/neg_category_ids",
     "not_exhaustive_category_ids": "image/not_exhaustive_category_ids",
 }
-"""LVIS: lists of class ids that hold for the whole image, by attribute name."""
+"""LVIS: lists of class ids of the whole image, by attribute name."""
 
 KNOWN_KEYS: Final = frozenset(
     [ENCODED, FORMAT, FILENAME, SOURCE_ID, SHA256, HEIGHT, WIDTH]

@@ -1,24 +1,24 @@
-"""What a format cannot carry, and what else was noticed, counted: nothing is lost silently."""
+"""Counts of annotations that a conversion drops or changes, to report every loss."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-_MOST = 20  # names in a sentence
+_MAX_NAMES = 20  # in a sentence
 
 
 def listed(counter: Counter[str]) -> str:
-    """``3 polyline, 1 cuboid``: the counts, the largest first."""
-    named = [f"{count} {name:.80}" for name, count in counter.most_common(_MOST)]
-    more = len(counter) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    """Format counts, largest first: ``3 polyline, 1 cuboid``."""
+    parts = [f"{count} {name:.80}" for name, count in counter.most_common(_MAX_NAMES)]
+    more = len(counter) - len(parts)
+    return ", ".join(parts) + (f" and {more} more" if more else "")
 
 
 class LossCounter(dict[str, Counter[str]]):
-    """What does not come along, or comes in another form: how often, by sentence and by name.
+    """A counter of dropped or changed annotations, by sentence and by name.
 
-    Where a sentence alone says it, the name is ''. Sentences are reported in the order in which
-    they are given here; others follow as they come.
+    The name is '' if the sentence needs none. The sentences given to the constructor are reported
+    first, in that order, then others in order of occurrence.
     """
 
     def __init__(self, *sentences: str) -> None:
@@ -28,16 +28,16 @@ class LossCounter(dict[str, Counter[str]]):
     def __missing__(self, sentence: str) -> Counter[str]:
         return self.setdefault(sentence, Counter())
 
-    def note(self, sentence: str, where: str) -> None:
-        """Count what a sentence alone says, and remember where it was first."""
+    def note(self, sentence: str, location: str) -> None:
+        """Count a sentence without names, and remember where it first occurred."""
         self[sentence][""] += 1
-        self._first.setdefault(sentence, where)
+        self._first.setdefault(sentence, location)
 
     def sentences(self) -> list[str]:
-        """Each with its counts: ``attributes not written: 3 pose, 1 weight``."""
+        """Return the sentences with counts: ``attributes not written: 3 pose, 1 weight``."""
         return [
             f"{sentence}: {counts[''] if '' in counts else listed(counts)}"
             + (f" (the first: {self._first[sentence]})" if sentence in self._first else "")
-            for sentence, kept in self.items()
-            if (counts := +kept)
+            for sentence, all_counts in self.items()
+            if (counts := +all_counts)  # without zeros
         ]

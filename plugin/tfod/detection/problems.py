@@ -1,8 +1,7 @@
-"""What is wrong with a record as a Detection: the one list of importers and of the checker.
+"""Problems of records as Detections, for importers and the checker.
 
-Each function looks at the columns of one part of a Detection and yields a problem for each row that
-does not hold what it should. The checker has a rule for each code; an importer stops at a problem
-that has no case.
+Each function inspects the columns of one part of a Detection and yields a problem for each row with
+invalid content. The checker has a rule for each code; importers stop at problems without a case.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from tfod.example.example_batch import Column
 from tfod.example.wire import Kind
 
 READ = "read"
-"""The case of what importers read, or leave out, all the same."""
+"""Case of a problem that importers tolerate, by reading or ignoring the value."""
 NOTHING = "nothing"
-"""The case of a record that has none of the features of its layout."""
+"""Case of a record without any feature of its layout."""
 _ONE_EACH = "write the record again with one value for each object"
 _TYPES = "write the shard again with the right type"
 _HIDE_BOXES = frozenset(("BOX001", "BOX014", "IMG015"))
 
 
 class DetectionProblem(NamedTuple):
-    """One thing that is wrong with one record.
+    """A problem of one record.
 
     Attributes:
         row: row of the batch.
         code: code of the checker's rule.
-        key: feature key as the record has it; a common prefix if several keys are concerned.
+        key: feature key in the record; the common prefix if several keys are concerned.
         cause: rest of the sentence that begins with the key.
-        fix: what the user can do; may be empty.
-        value: offending value; of BOX001 all lengths of the record by key.
-        case: case of the rule; an importer stops at a problem without one.
+        fix: suggested fix; may be empty.
+        value: invalid value; for BOX001, all lengths of the record by key.
+        case: case of the rule; importers stop at a problem without a case.
     """
 
     row: int
@@ -55,11 +54,11 @@ class DetectionProblem(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The whole sentence, without place and full stop."""
+        """The whole sentence, without location and full stop."""
         return f"{self.key} {self.cause}" if self.key else self.cause
 
     def hides_boxes(self, mapping: FieldMapping) -> bool:
-        """Whether the objects of the record cannot be told apart."""
+        """Return whether the objects of the record cannot be told apart."""
         return not self.case and (self.code in _HIDE_BOXES or self.key in mapping.box)
 
 
@@ -76,16 +75,16 @@ READ_FEATURES: FeatureDescription = {
     **dict.fromkeys((keys.CLASS_LABEL, keys.KEYPOINT_VISIBILITY, *_IMAGE_IDS), _NUMBERS),
     keys.MASK: replace(_TEXTS, also=(Kind.FLOAT,)),
 }
-"""What importers expect under the keys of the OD API. They read other keys as they are."""
+"""Features that importers expect under the keys of the OD API; other keys have no expectations."""
 
 
 @functools.lru_cache(16)
 def read_features(mapping: FieldMapping) -> FeatureDescription:
-    """Return what importers expect of the keys of a layout."""
+    """Return the features that importers expect under the keys of a layout."""
     names, hidden, moved = usual_keys(mapping)
-    own = {names.get(key, key): spec for key, spec in READ_FEATURES.items()}
+    renamed = {names.get(key, key): spec for key, spec in READ_FEATURES.items()}
     absent = (hidden | moved).difference(names.values())
-    features = {key: spec for key, spec in own.items() if key not in absent}
+    features = {key: spec for key, spec in renamed.items() if key not in absent}
     if len(mapping.box) == 1:
         features[mapping.box[0]] = _FLOATS
     if mapping.image_id:
@@ -95,66 +94,69 @@ def read_features(mapping: FieldMapping) -> FeatureDescription:
     return features
 
 
-def find_problems(found: DetectionColumns) -> list[DetectionProblem]:
-    """Return all problems of a batch by row, those of a row in the order of its parts."""
-    expected = {**read_features(found.mapping), **(found.expected or {})}
+def find_problems(batch: DetectionColumns) -> list[DetectionProblem]:
+    """Return all problems of a batch, by row and then by part."""
+    expected = {**read_features(batch.mapping), **(batch.expected or {})}
     parts = (
-        *(_nothing(found), _types(found, expected), _shapes(found, expected), _boxes(found)),
-        *(
-            _pixels(found),
-            _unknown_sizes(found),
-            _lengths(found, expected),
-            _mask_sizes(found),
-            _keypoints(found),
-        ),
-        *(_one_class(found), _image_classes(found), _extra_attributes(found)),
+        _empty_records(batch),
+        _types(batch, expected),
+        _shapes(batch, expected),
+        _boxes(batch),
+        _pixels(batch),
+        _unknown_sizes(batch),
+        _lengths(batch, expected),
+        _mask_sizes(batch),
+        _keypoints(batch),
+        _one_class(batch),
+        _image_classes(batch),
+        _extra_attributes(batch),
     )
-    return sorted((problem for part in parts for problem in part), key=lambda one: one.row)
+    return sorted((problem for part in parts for problem in part), key=lambda problem: problem.row)
 
 
-def _nothing(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Records without any feature of the layout."""
-    known = keys.KNOWN_KEYS if found.mapping == OD_API else found.mapping.all_keys
-    is_empty = np.ones(len(found), bool)
-    is_empty[list(found.examples.refused)] = False
-    for column in found.examples.lists.values():
-        if column.key in known:
+def _empty_records(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield records without any feature of the layout."""
+    layout_keys = keys.KNOWN_KEYS if batch.mapping == OD_API else batch.mapping.all_keys
+    is_empty = np.ones(len(batch), bool)
+    is_empty[list(batch.examples.refused)] = False
+    for column in batch.examples.lists.values():
+        if column.key in layout_keys:
             is_empty[column.rows] = False
-    for row in np.flatnonzero(is_empty).tolist() if known else ():
+    for row in np.flatnonzero(is_empty).tolist() if layout_keys else ():
         cause = "the record has none of the features of this layout"
         yield DetectionProblem(row, "EXA003", None, cause, case=NOTHING)
 
 
 def _columns(
-    found: DetectionColumns, expected: FeatureDescription
+    batch: DetectionColumns, expected: FeatureDescription
 ) -> Iterator[tuple[Column, FeatureSpec, FeatureSpec | None]]:
-    """Each list of which something is expected, what, and what importers expect of it."""
-    read = read_features(found.mapping)
+    """Yield each list that has an expected feature, that feature, and the one importers expect."""
+    read = read_features(batch.mapping)
     for key, spec in expected.items():
-        for column in found.examples.columns_of(key):
+        for column in batch.examples.columns_of(key):
             if column.kind is not None:
                 yield column, spec, read.get(key)
 
 
-def _types(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
-    """Lists of another type than expected; to importers, an empty list is no value."""
-    for column, spec, read in _columns(found, expected):
+def _types(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+    """Yield lists of an unexpected type; to importers, an empty list has no value."""
+    for column, spec, read in _columns(batch, expected):
         kind = column.kind
         assert kind is not None
         stops = read is not None and not read.takes(kind)
         if spec.takes(kind) and not stops:
             continue
-        wanted = read.kind if read is not None and spec.takes(kind) else spec.kind
-        cause = f"is {kind.value}, expected {wanted.value}"
+        expected_kind = read.kind if read is not None and spec.takes(kind) else spec.kind
+        cause = f"is {kind.value}, expected {expected_kind.value}"
         for row, length in zip(column.rows.tolist(), column.lengths.tolist(), strict=True):
             case = "" if stops and length else READ
             if not case or not spec.takes(kind):
                 yield DetectionProblem(row, "EXA004", column.key, cause, _TYPES, kind.value, case)
 
 
-def _shapes(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
-    """Fewer or more values than expected; to importers, no value is a missing one."""
-    for column, spec, read in _columns(found, expected):
+def _shapes(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+    """Yield lists with an unexpected number of values; to importers, an empty list is missing."""
+    for column, spec, read in _columns(batch, expected):
         is_single = read is not None and read.length is not None
         if (not is_single and spec.length is None) or not (column.kind and spec.takes(column.kind)):
             continue
@@ -168,81 +170,83 @@ def _shapes(found: DetectionColumns, expected: FeatureDescription) -> Iterator[D
             yield DetectionProblem(row, "EXA005", column.key, cause, value=count, case=case)
 
 
-def _boxes(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """A list that is not four numbers for each object."""
-    flat = found.flat_boxes
+def _boxes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield flat lists of boxes without four numbers per object."""
+    flat = batch.flat_boxes
     if flat is not None:
-        fix = "write the record again with x, y, width, height of each object"
+        fix = "write the record again with x, y, width and height of each object"
         for row in np.flatnonzero(flat.counts % 4).tolist():
             cause = f"holds {flat.counts[row]} numbers, expected four for each object"
             yield DetectionProblem(row, "BOX014", flat.key, cause, fix)
 
 
-def _pixels(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Boxes in pixels that are read as parts of the image, and the other way round."""
-    if not found.mapping.box or found.flat_boxes is not None:
+def _pixels(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield boxes in pixels that are read as normalized, and the reverse."""
+    if not batch.mapping.box or batch.flat_boxes is not None:
         return
-    sides = [found.column(key, Kind.FLOAT) for key in keys.BOX]
-    is_far = any((np.abs(one.values) > LOOKS_LIKE_PIXELS).any() for one in sides)
-    if not (is_far or found.has_pixel_boxes):
+    sides = [batch.column(key, Kind.FLOAT) for key in keys.BOX]
+    is_far = any((np.abs(side.values) > LOOKS_LIKE_PIXELS).any() for side in sides)
+    if not (is_far or batch.has_pixel_boxes):
         return
     counts = sides[0].counts
-    is_even = np.logical_and.reduce([one.counts == counts for one in sides])
-    corners = np.stack([one.values[np.repeat(is_even, one.counts)] for one in sides], axis=1)
-    rows = np.repeat(np.flatnonzero(is_even), counts[is_even])
-    if found.has_pixel_boxes:
-        sizes = found.sizes[rows][:, [1, 0, 1, 0]]
-        is_other = (corners <= 1).all(axis=1) & (corners > 0).any(axis=1)
-        is_other |= (np.abs(corners) > LOOKS_LIKE_PIXELS * sizes).any(axis=1)
-        is_other &= (sizes > LOOKS_LIKE_PIXELS).all(axis=1)
+    has_equal_counts = np.logical_and.reduce([side.counts == counts for side in sides])
+    corners = np.stack([x.values[np.repeat(has_equal_counts, x.counts)] for x in sides], axis=1)
+    rows = np.repeat(np.flatnonzero(has_equal_counts), counts[has_equal_counts])
+    if batch.has_pixel_boxes:
+        sizes = batch.sizes[rows][:, [1, 0, 1, 0]]
+        is_wrong = (corners <= 1).all(axis=1) & (corners > 0).any(axis=1)
+        is_wrong |= (np.abs(corners) > LOOKS_LIKE_PIXELS * sizes).any(axis=1)
+        is_wrong &= (sizes > LOOKS_LIKE_PIXELS).all(axis=1)
         cause = "does not look like pixels of the image"
         fix = "correct the boxes, or leave out --boxes pixels"
     else:
-        is_other, cause = pixel_boxes(corners), "looks like pixels"
-        fix = "divide x by the image's width and y by its height, as does: "
+        is_wrong, cause = pixel_boxes(corners), "looks like pixels"
+        fix = "divide x by the image width and y by the image height, or run: "
         fix += "tfod convert --boxes pixels"
-    for row, number in zip(*np.unique(rows[is_other], return_index=True), strict=True):
-        spelled = ", ".join(f"{value:g}" for value in corners[is_other][number].tolist())
-        message = f"{cause}: xmin, ymin, xmax, ymax are {spelled}"
-        yield DetectionProblem(int(row), "BOX005", found.mapping.box_prefix, message, fix)
+    for row, number in zip(*np.unique(rows[is_wrong], return_index=True), strict=True):
+        numbers = ", ".join(f"{value:g}" for value in corners[is_wrong][number].tolist())
+        message = f"{cause}: xmin, ymin, xmax, ymax are {numbers}"
+        yield DetectionProblem(int(row), "BOX005", batch.mapping.box_prefix, message, fix)
 
 
-def _unknown_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Boxes in an image of unknown size; importers need it for boxes in pixels."""
-    rows = np.flatnonzero((found.box_counts > 0) & (found.sizes <= 0).any(axis=1)).tolist()
-    if found.has_pixel_boxes:
-        flat = found.flat_boxes
-        key = (found.column(keys.XMIN, Kind.FLOAT) if flat is None else flat).key
-        cause = "is in pixels, and the image's size is not known (neither from the record nor from "
-        cause += "the image's header)"
-        fix = "write the size into the record, or give its keys the field_mapping height and width"
+def _unknown_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield boxes in images of unknown size, which importers need for boxes in pixels."""
+    rows = np.flatnonzero((batch.box_counts > 0) & (batch.sizes <= 0).any(axis=1)).tolist()
+    if batch.has_pixel_boxes:
+        flat = batch.flat_boxes
+        key = (batch.column(keys.XMIN, Kind.FLOAT) if flat is None else flat).key
+        cause = "is in pixels, but the image size is unknown: neither the record nor the image "
+        cause += "header contains it"
+        fix = "write the size into the record, or set its keys in field_mapping: height and width"
         for row in rows:
             yield DetectionProblem(row, "IMG015", key, cause, fix)
         return
     for row in rows:
-        count = int(found.box_counts[row])
-        cause = f"the size of the image is not known, and it has {count:,} box{'es' * (count > 1)}"
+        count = int(batch.box_counts[row])
+        cause = (
+            f"the image size is unknown, and the image has {count:,} box{'es' if count > 1 else ''}"
+        )
         yield DetectionProblem(row, "IMG015", None, cause, case=READ)
 
 
-def _lengths(found: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
-    """Lists that have values, but not one for each object; attributes are left out then."""
-    mapping, boxes = found.mapping, found.box_counts
-    is_readable = np.full(len(found), bool(mapping.box))
-    for column in (one for key in mapping.box for one in found.examples.columns_of(key)):
+def _lengths(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+    """Yield non-empty lists without one value per object; importers ignore such attributes."""
+    mapping, boxes = batch.mapping, batch.box_counts
+    is_readable = np.full(len(batch), bool(mapping.box))
+    for column in (x for key in mapping.box for x in batch.examples.columns_of(key)):
         if column.kind not in (None, Kind.FLOAT):
             is_readable &= column.counts == 0
-    sides = [found.examples.column(key, Kind.FLOAT) for key in mapping.box]
-    lists = list(_object_lists(found, expected))
+    sides = [batch.examples.column(key, Kind.FLOAT) for key in mapping.box]
+    lists = list(_object_lists(batch, expected))
 
     def lengths(row: int) -> dict[str, int]:
-        listed = (one for one, _ in lists if one.counts[row])
-        return {one.key: int(one.counts[row]) for one in (*sides, *listed)}
+        listed = (column for column, _ in lists if column.counts[row])
+        return {column.key: int(column.counts[row]) for column in (*sides, *listed)}
 
-    is_uneven = sum((one.counts != boxes for one in sides[1:]), np.zeros(len(found), bool))
+    is_uneven = sum((side.counts != boxes for side in sides[1:]), np.zeros(len(batch), bool))
     for row in np.flatnonzero(is_readable & is_uneven).tolist():
-        counts = ", ".join(f"{one.counts[row]} {one.key.rpartition('/')[2]}" for one in sides)
-        cause = f"lists of different lengths: {counts}"
+        counts = ", ".join(f"{x.counts[row]} {x.key.rpartition('/')[2]}" for x in sides)
+        cause = f"lists differ in length: {counts}"
         prefix = mapping.box_prefix or "image/object/bbox"
         yield DetectionProblem(row, "BOX001", prefix, cause, _ONE_EACH, lengths(row))
     for column, case in lists:
@@ -253,25 +257,25 @@ def _lengths(found: DetectionColumns, expected: FeatureDescription) -> Iterator[
 
 
 def _object_lists(
-    found: DetectionColumns, expected: FeatureDescription
+    batch: DetectionColumns, expected: FeatureDescription
 ) -> Iterator[tuple[Column, str]]:
-    """The lists with one value for each object, and the case of one that has another length."""
+    """Yield lists with one value per object, and the case of a list with another length."""
     for key in (keys.CLASS_TEXT, keys.CLASS_LABEL, keys.MASK):
-        yield found.column(key, READ_FEATURES[key].kind), ""
-    if found.annotation_id_column is not None:
-        yield found.annotation_id_column, ""
-    for column in (one for key in keys.OBJECT_ATTRIBUTES for one in found.columns_of(key.key)):
+        yield batch.column(key, READ_FEATURES[key].kind), ""
+    if batch.annotation_id_column is not None:
+        yield batch.annotation_id_column, ""
+    for column in (x for key in keys.OBJECT_ATTRIBUTES for x in batch.columns_of(key.key)):
         spec = expected.get(column.key)
         if column.kind is not None and (spec is None or spec.takes(column.kind)):
             yield column, READ
 
 
-def _mask_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Masks of numbers that are not objects x height x width."""
-    column = found.column(keys.MASK, Kind.FLOAT)
+def _mask_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield numerical masks whose size is not objects x height x width."""
+    column = batch.column(keys.MASK, Kind.FLOAT)
     for row in np.flatnonzero(column.counts).tolist() if len(column.rows) else ():
-        height, width = found.sizes[row].tolist()
-        count, boxes = int(column.counts[row]), int(found.box_counts[row])
+        height, width = batch.sizes[row].tolist()
+        count, boxes = int(column.counts[row]), int(batch.box_counts[row])
         if count != boxes * height * width:
             cause = (
                 f"holds {count} numbers, expected {boxes} x {height} x {width} "
@@ -280,60 +284,61 @@ def _mask_sizes(found: DetectionColumns) -> Iterator[DetectionProblem]:
             yield DetectionProblem(row, "BOX015", column.key, cause)
 
 
-def _keypoints(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Lists of x and y that differ, or do not go into the number of objects."""
-    x, y = (found.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y))
+def _keypoints(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield lists of x and y that differ in length or are not a multiple of the objects."""
+    x, y = (batch.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y))
     if not len(x.rows):
         return
-    a, b, boxes = x.counts, y.counts, found.box_counts
-    uneven = (a != b) | (boxes == 0) | (a % np.maximum(boxes, 1) != 0)
-    for row in np.flatnonzero(((a > 0) | (b > 0)) & x.present & uneven).tolist():
+    x_counts, y_counts, boxes = x.counts, y.counts, batch.box_counts
+    is_uneven = (x_counts != y_counts) | (boxes == 0) | (x_counts % np.maximum(boxes, 1) != 0)
+    is_used = ((x_counts > 0) | (y_counts > 0)) & x.present
+    for row in np.flatnonzero(is_used & is_uneven).tolist():
         yield DetectionProblem(
             row,
             "BOX016",
             "image/object/keypoint",
-            f"{a[row]} x and {b[row]} y for {boxes[row]} objects",
+            f"has {x_counts[row]} x and {y_counts[row]} y coordinates for {boxes[row]} objects",
             "write the same number of points for each object",
         )
 
 
-def _one_class(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Several numbers where an image has one class, and none of them marks it."""
-    if not found.has_one_class:
+def _one_class(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield images with several numbers for their only class that are not a one-hot vector."""
+    if not batch.has_one_class:
         return
-    column = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)
+    column = batch.column(keys.IMAGE_CLASS_LABEL, Kind.INT64)
     for row in np.flatnonzero(column.counts > 1).tolist():
         numbers = column[row]
         if np.count_nonzero(numbers) != 1 or numbers.max() != 1:
             cause = f"holds {len(numbers)} values, expected one, or a single 1 among zeros"
-            fix = "write one class for each image"
+            fix = "write one class per image"
             yield DetectionProblem(row, "EXA005", column.key, cause, fix)
 
 
-def _image_classes(found: DetectionColumns) -> Iterator[DetectionProblem]:
-    """Lists about the classes of the whole image that differ in length."""
-    text = found.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES).counts
-    label = found.column(keys.IMAGE_CLASS_LABEL, Kind.INT64).counts
-    if found.has_one_class:  # which several numbers mark
+def _image_classes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+    """Yield lists of image classes that differ in length."""
+    text = batch.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES).counts
+    label = batch.column(keys.IMAGE_CLASS_LABEL, Kind.INT64).counts
+    if batch.has_one_class:  # several numbers are a one-hot vector
         label = np.minimum(label, 1)
-    confidence = found.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT).counts
+    confidence = batch.column(keys.IMAGE_CLASS_CONFIDENCE, Kind.FLOAT).counts
     counts = np.where(text > 0, text, label)
-    uneven = sum((one != 0) & (one != counts) for one in (label, confidence))
+    uneven = sum((x != 0) & (x != counts) for x in (label, confidence))
     for row in np.flatnonzero(uneven).tolist():
         yield DetectionProblem(
             row,
             "LAB019",
             "image/class",
             f"holds {text[row]} text, {label[row]} label, {confidence[row]} confidence",
-            "write the record again with lists of one length",
+            "write the record again with lists of equal length",
         )
 
 
-def _extra_attributes(found: DetectionColumns) -> Iterator[DetectionProblem]:
+def _extra_attributes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
     key = keys.EXTRA_ATTRIBUTES
-    for row in found.column(key, Kind.BYTES).rows.tolist():
+    for row in batch.column(key, Kind.BYTES).rows.tolist():
         try:
-            attributes_of(found, row, int(found.box_counts[row]))
+            attributes_of(batch, row, int(batch.box_counts[row]))
         except ExtraError as error:
             fix = "export the shard again"
             yield DetectionProblem(row, "EXA013", key, str(error), fix)

@@ -1,11 +1,9 @@
-"""Records that protobuf reads, but spelled as few writers would: does TensorFlow read the same?
+"""Unusual encodings of records that protobuf reads, and whether TensorFlow reads the same.
 
-TensorFlow parses Examples with a parser of its own, which is not protobuf: what it does not expect
-stops it, or is read otherwise. The kernel says which records are unusual; this says what about them
-is, record by record, since there are few.
+TensorFlow parses Examples itself: it rejects unusual encodings or reads other values. The kernel
+finds the unusual records, which are few; this module names the reason.
 
-Source: tensorflow/core/util/example_proto_fast_parsing.cc (2.21); tests/training holds the two
-against each other.
+Source: tensorflow/core/util/example_proto_fast_parsing.cc (2.21); tests/training compares both.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from tfod.example.wire import Buffer
-from tfod.kernel.reference import fields as fields_of
+from tfod.kernel.reference import fields as read_fields
 
 _VARINT, _LENGTH, _GROUP, _FIXED32 = 0, 2, 3, 5
 _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
@@ -22,77 +20,77 @@ _PACKED_OR_SINGLE = {1: (_LENGTH,), 2: (_LENGTH, _FIXED32), 3: (_LENGTH, _VARINT
 
 
 class EncodingIssue(enum.Enum):
-    """What is to be said of a record's form."""
+    """A problem with how a record is encoded."""
 
     NOT_AN_EXAMPLE = "it cannot be read as a tf.train.Example"
     SEQUENCE_EXAMPLE = "it is a tf.train.SequenceExample"
-    READ_OTHERWISE = "TensorFlow refuses it, or reads other values than protobuf"
-    REPEATED_KEY = "a key comes more than once: the last one counts"
+    READ_DIFFERENTLY = "TensorFlow rejects it, or reads different values than protobuf"
+    REPEATED_KEY = "a key occurs more than once; the last value counts"
 
 
 def find_encoding_issues(buffer: Buffer, start: int, end: int) -> tuple[EncodingIssue, str] | None:
-    """What is unusual about a record that protobuf reads, and a reason in words; the worst.
+    """Return what is unusual about a record that protobuf reads, and the reason.
 
-    A field of another wire type is unknown to protobuf: that is not an Example. None where every
-    reader passes over what is unusual.
+    None if all readers ignore it. To protobuf, a known field with a wrong wire type makes a record
+    NOT_AN_EXAMPLE, which takes precedence.
     """
-    found = list(_oddities(buffer, start, end))
-    worst = (one for one in found if one[0] is EncodingIssue.NOT_AN_EXAMPLE)
-    return next(worst, found[0] if found else None)
+    issues = list(_record_issues(buffer, start, end))
+    worst = (issue for issue in issues if issue[0] is EncodingIssue.NOT_AN_EXAMPLE)
+    return next(worst, issues[0] if issues else None)
 
 
-def _oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
-    for number, wire, first, last in fields_of(buffer, start, end):
+def _record_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
+    for number, wire, first, last in read_fields(buffer, start, end):
         if number == 1 and wire == _LENGTH:
-            for inner, inner_wire, begin, stop in fields_of(buffer, first, last):
+            for inner, inner_wire, begin, stop in read_fields(buffer, first, last):
                 if (inner, inner_wire) == (1, _LENGTH):
-                    yield from _entry_oddities(buffer, begin, stop)
+                    yield from _entry_issues(buffer, begin, stop)
                 elif inner == 1:
                     yield EncodingIssue.NOT_AN_EXAMPLE, "a feature is not a map entry"
                 else:
                     yield (
-                        EncodingIssue.READ_OTHERWISE,
-                        "its features hold something else than map entries",
+                        EncodingIssue.READ_DIFFERENTLY,
+                        "its features contain something other than map entries",
                     )
         elif number == 1:
             yield EncodingIssue.NOT_AN_EXAMPLE, "its features are not a message"
         elif wire == _GROUP:
-            yield EncodingIssue.READ_OTHERWISE, "it has a group"
+            yield EncodingIssue.READ_DIFFERENTLY, "it contains a group"
 
 
-def _entry_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
-    fields = list(fields_of(buffer, start, end))
+def _entry_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
+    fields = list(read_fields(buffer, start, end))
     if any(number in (1, 2) and wire != _LENGTH for number, wire, _, _ in fields):
         yield EncodingIssue.NOT_AN_EXAMPLE, "a map entry is not a key and a feature"
     elif sorted(number for number, _, _, _ in fields) != [1, 2]:
-        yield EncodingIssue.READ_OTHERWISE, "a map entry is not one key and one feature"
+        yield EncodingIssue.READ_DIFFERENTLY, "a map entry is not one key and one feature"
     for number, wire, first, last in fields:
         if (number, wire) == (2, _LENGTH):
-            yield from _feature_oddities(buffer, first, last)
+            yield from _feature_issues(buffer, first, last)
 
 
-def _feature_oddities(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
+def _feature_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
     lists = 0
-    for number, wire, first, last in fields_of(buffer, start, end):
+    for number, wire, first, last in read_fields(buffer, start, end):
         if number not in _LISTS:
-            yield EncodingIssue.READ_OTHERWISE, "a feature is of no known kind"
+            yield EncodingIssue.READ_DIFFERENTLY, "a feature has an unknown type"
         elif wire != _LENGTH:
             yield EncodingIssue.NOT_AN_EXAMPLE, "a list is not a message"
         else:
             lists += 1
-            yield from _list_oddities(buffer, number, first, last)
+            yield from _list_issues(buffer, number, first, last)
     if lists > 1:
-        yield EncodingIssue.READ_OTHERWISE, "a feature has several lists"
+        yield EncodingIssue.READ_DIFFERENTLY, "a feature has several lists"
 
 
-def _list_oddities(
+def _list_issues(
     buffer: Buffer, kind: int, start: int, end: int
 ) -> Iterator[tuple[EncodingIssue, str]]:
-    fields = list(fields_of(buffer, start, end))
+    fields = list(read_fields(buffer, start, end))
     if any(number == 1 and wire not in _PACKED_OR_SINGLE[kind] for number, wire, _, _ in fields):
-        yield EncodingIssue.NOT_AN_EXAMPLE, f"a {_LISTS[kind]} holds something else"
+        yield EncodingIssue.NOT_AN_EXAMPLE, f"a {_LISTS[kind]} contains other fields"
     elif any(number != 1 for number, _, _, _ in fields):
-        yield EncodingIssue.READ_OTHERWISE, f"a {_LISTS[kind]} holds something else"
+        yield EncodingIssue.READ_DIFFERENTLY, f"a {_LISTS[kind]} contains other fields"
     packed = sum(wire == _LENGTH for _, wire, _, _ in fields)
     if kind != 1 and packed and len(fields) > 1:
-        yield EncodingIssue.READ_OTHERWISE, f"a {_LISTS[kind]} is packed in several parts"
+        yield EncodingIssue.READ_DIFFERENTLY, f"a {_LISTS[kind]} is split into several packed parts"

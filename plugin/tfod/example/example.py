@@ -1,6 +1,6 @@
-"""One record of a batch by its feature keys, and the encoder of a ``tf.train.Example``.
+"""A single record of a batch by its feature keys, and the encoder of a ``tf.train.Example``.
 
-An Example is a map from key to Feature; a Feature is one list of bytes, float or int64.
+An Example maps keys to Features; a Feature is one list of bytes, float or int64.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ _FLOAT32 = np.dtype("<f4")
 
 
 class Example:
-    """The features of one record: a row of an :class:`~tfod.example.example_batch.ExampleBatch`.
-
-    Raises:
-        RecordError: the record is not a ``tf.train.Example``.
-    """
+    """One row of an :class:`ExampleBatch`; RecordError if it is not a ``tf.train.Example``."""
 
     __slots__ = ("_columns", "batch", "row")
 
@@ -37,43 +33,39 @@ class Example:
 
     @classmethod
     def of(cls, record: Record, shard: str) -> Example:
-        """View one record by itself; many are read faster as a batch."""
+        """View a single record. For many records, a batch is faster."""
         return cls(ExampleBatch.of(RecordBatch.of(record, shard)), 0)
 
     @classmethod
     def rows_of(cls, batch: ExampleBatch) -> Iterator[Example]:
-        """The records of a batch one by one.
-
-        Raises:
-            RecordError: one is not a ``tf.train.Example``.
-        """
+        """Yield the records of a batch; RecordError if one is not a ``tf.train.Example``."""
         return (cls(batch, row) for row in range(len(batch)))
 
     @classmethod
     def from_bytes(cls, payload: bytes, shard: str = "<bytes>") -> Example:
-        """View a payload that was read some other way."""
+        """View a payload that was not read from a shard."""
         return cls.of(Record(0, 0, bytearray(payload), 0, len(payload)), shard)
 
     @property
     def record(self) -> Record:
-        """The record itself."""
+        """The underlying record."""
         return self.batch.records.record(self.row)
 
     @property
     def shard(self) -> str:
-        """The shard, as errors name it."""
+        """The name of the shard, as in errors."""
         return self.batch.records.shard
 
     @property
     def buffer(self) -> bytearray:
-        """Holds the byte strings."""
+        """The buffer that contains the byte strings."""
         return self.batch.buffer
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """The columns in which this record has a list, or a feature without one, by key."""
+        """The columns with an entry for this record, by key; a feature without a list counts."""
         if self._columns is None:
-            self._columns = {one.key: one for one in self.batch.columns_in(self.row)}
+            self._columns = {column.key: column for column in self.batch.columns_in(self.row)}
         return self._columns
 
     def __contains__(self, key: str) -> bool:
@@ -86,59 +78,46 @@ class Example:
         return len(self.columns)
 
     def error(self, cause: str, *, feature: str | None = None, fix: str = "") -> RecordError:
-        """An error that names this record."""
+        """Return an error that names this record."""
         return self.batch.error(self.row, cause, feature=feature, fix=fix)
 
     def kind(self, key: str) -> Kind | None:
-        """Which list the feature holds; None when the key is absent or holds no list at all."""
-        found = self.columns.get(key)
-        return found.kind if found else None
+        """Return the kind of list of a feature; None if the key is missing or has no list."""
+        column = self.columns.get(key)
+        return column.kind if column else None
 
     def floats(self, key: str) -> np.ndarray:
-        """A float_list, shape (n,), float32; empty when the key is absent.
-
-        Raises:
-            RecordError: the feature holds another kind of list.
-        """
+        """Return a float_list, float32 (n,), or nothing; RecordError if the type is wrong."""
         return self._values(key, Kind.FLOAT)
 
     def ints(self, key: str) -> list[int]:
-        """An int64_list; empty when the key is absent.
-
-        Raises:
-            RecordError: the feature holds another kind of list.
-        """
-        found: list[int] = self._values(key, Kind.INT64).tolist()
-        return found
+        """Return an int64_list, or nothing; RecordError if the type is wrong."""
+        values: list[int] = self._values(key, Kind.INT64).tolist()
+        return values
 
     def byte_strings(self, key: str) -> list[bytes]:
-        """The values of a bytes_list, copied; empty when the key is absent.
-
-        Raises:
-            RecordError: the feature holds another kind of list.
-        """
+        """Return a copied bytes_list, or nothing; RecordError if the type is wrong."""
         return bytes_of(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:
-        """How many values a feature's list holds."""
-        found = self.columns.get(key)
-        return len(found[self.row]) if found else 0
+        """Return the number of values of a feature; 0 if the key is missing."""
+        column = self.columns.get(key)
+        return len(column[self.row]) if column else 0
 
-    def _values(self, key: str, wanted: Kind) -> np.ndarray:
-        """A feature's values; an empty list of any kind is no value."""
-        found = self.columns.get(key)
-        if found is None:
-            return Column.empty(key, wanted, 1).values
-        values = found[self.row]
-        if found.kind is wanted:
+    def _values(self, key: str, expected: Kind) -> np.ndarray:
+        column = self.columns.get(key)
+        if column is None:
+            return Column.empty(key, expected, 1).values
+        values = column[self.row]
+        if column.kind is expected:
             return values
         if len(values):
             raise self.error(
-                f"is {found.kind.value if found.kind else 'nothing'}, expected {wanted.value}",
+                f"is {column.kind.value if column.kind else 'nothing'}, expected {expected.value}",
                 feature=key,
                 fix="write the shard again with the right type",
             )
-        return Column.empty(key, wanted, 1).values
+        return Column.empty(key, expected, 1).values
 
 
 def bytes_feature(values: Iterable[bytes]) -> bytes:
@@ -151,12 +130,12 @@ def bytes_feature(values: Iterable[bytes]) -> bytes:
 
 
 def one_bytes_feature(value: bytes) -> bytes:
-    """Encode a Feature that holds a bytes_list of one byte string."""
+    """Encode a Feature that holds a bytes_list of a single byte string."""
     return _feature_head(b"\x0a", len(value)) + value
 
 
 def text_feature(values: Iterable[str]) -> bytes:
-    """Encode a Feature that holds a bytes_list of texts that recur, such as class names."""
+    """Encode a Feature that holds a bytes_list of recurring texts, such as class names."""
     entries = b"".join(map(_text_entry, values))
     return b"\x0a" + encode_varint(len(entries)) + entries
 
@@ -174,7 +153,7 @@ def float_feature(values: Sequence[float] | np.ndarray) -> bytes:
 
 
 def float_features(rows: np.ndarray) -> list[bytes]:
-    """Encode a Feature for each row of numbers, of shape (features, n); n is not 0."""
+    """Encode one Feature per row of numbers, of shape (features, n) with n > 0."""
     numbers = np.asarray(rows, _FLOAT32).tobytes()
     length = len(numbers) // len(rows)
     head = _feature_head(b"\x12", length)
@@ -182,14 +161,10 @@ def float_features(rows: np.ndarray) -> list[bytes]:
 
 
 def int64_feature(values: Iterable[int]) -> bytes:
-    """Encode a Feature that holds an int64_list.
-
-    Raises:
-        OverflowError: a value needs more than 64 bits.
-    """
+    """Encode a Feature that holds an int64_list; OverflowError above 64 bits."""
     values = list(values)
     try:
-        numbers = bytes(values)  # ids and flags: a byte each
+        numbers = bytes(values)  # usually one byte each: ids and flags
     except ValueError:
         numbers = b"\x80"
     if not numbers.isascii():
@@ -205,16 +180,13 @@ def _int64_varint(value: int) -> bytes:
 
 @functools.lru_cache(4096)
 def _feature_head(tag: bytes, length: int) -> bytes:
-    """A feature up to its one byte string, or its numbers, of so many bytes."""
+    """Encode a feature up to its only byte string or its numbers, which take ``length`` bytes."""
     head = b"\n" + encode_varint(length)
     return tag + encode_varint(len(head) + length) + head
 
 
 def encode_example(features: Mapping[str, bytes]) -> bytes:
-    """Encode an Example from features that ``bytes_feature`` and its siblings have encoded.
-
-    Keys are written in the mapping's order, so that equal input gives equal bytes.
-    """
+    """Encode an Example from encoded features, in the order of the mapping."""
     parts: list[bytes] = []
     for key, feature in features.items():
         parts += _entry_head(key, len(feature)), feature
@@ -222,13 +194,13 @@ def encode_example(features: Mapping[str, bytes]) -> bytes:
 
 
 def encode_entry(key: str, feature: bytes) -> bytes:
-    """Encode one entry of an Example's map, as :func:`encode_example` joins them."""
+    """Encode one map entry of an Example; :func:`encode_example` joins such entries."""
     return _entry_head(key, len(feature)) + feature
 
 
 @functools.lru_cache(4096)
 def _entry_head(key: str, length: int) -> bytes:
-    """A map entry up to its value, a feature of so many bytes."""
+    """Encode a map entry up to its feature, which takes ``length`` bytes."""
     name = key.encode()
     entry = b"\n" + encode_varint(len(name)) + name + b"\x12" + encode_varint(length)
     return b"\n" + encode_varint(len(entry) + length) + entry

@@ -1,8 +1,7 @@
-"""Records as columns: of each feature key the values of all records of a batch.
+"""Records as columns: the values of each feature key for all records of a batch.
 
-A column is what TensorFlow calls a ragged tensor: values, and ``row_splits`` that say where the
-values of each record begin and end. Byte strings are not copied: a value is start and length in the
-batch's buffer.
+A column is what TensorFlow calls a ragged tensor: values, and ``row_splits`` with the start and end
+of each record's values. Byte strings are stored as start and length in the batch's buffer.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _NO_VALUES = {
     Kind.INT64: np.empty(0, np.int64),
 }
 _NO_ROWS, _NO_SPLITS = np.empty(0, np.int64), np.zeros(1, np.int64)
-_COLUMN = 1 << 10
-"""Bytes that a column needs besides its arrays: a record may have keys by the thousand."""
+_COLUMN_OVERHEAD = 1 << 10
+"""Estimated bytes of a column in addition to its arrays: records may have thousands of keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +41,14 @@ class Column:
     """The values of one feature key in a batch of records.
 
     Attributes:
-        key: the feature key.
-        kind: the list that holds the values; None for features without any list.
-        rows: which records have such a list, ascending, int64 of shape (r,).
-        splits: where the values of each of these begin, and the end, int64 of shape (r + 1,).
-        values: float32 or int64 of shape (n,); of byte strings start and length in ``buffer``,
+        key: feature key.
+        kind: kind of list that holds the values; None for features without a list.
+        rows: records that have such a list, ascending, int64 of shape (r,).
+        splits: start of the values of each of these records, and the end, int64 of shape (r + 1,).
+        values: float32 or int64 of shape (n,); for byte strings, start and length in ``buffer``,
             int64 of shape (n, 2).
-        length: how many records the batch has.
-        buffer: holds the byte strings.
+        length: number of records in the batch.
+        buffer: buffer that contains the byte strings.
     """
 
     key: str
@@ -62,68 +61,68 @@ class Column:
 
     @classmethod
     def empty(cls, key: str, kind: Kind, length: int) -> Column:
-        """A column that no record has."""
+        """Return a column without values for a batch of ``length`` records."""
         values = _NO_VALUES[kind]
         return cls(key, kind, _NO_ROWS, _NO_SPLITS, values, length, b"")
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many values each of ``rows`` has, int64 of shape (r,)."""
-        found: np.ndarray = self.splits[1:] - self.splits[:-1]  # np.diff takes longer for a few
-        return found
+        """The number of values of each of ``rows``, int64 of shape (r,)."""
+        lengths: np.ndarray = self.splits[1:] - self.splits[:-1]  # np.diff is slower if short
+        return lengths
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """How many values each record has, 0 without such a list; int64 of shape (length,)."""
-        found = self.lengths
+        """The number of values of each record, 0 without such a list; int64 of shape (length,)."""
+        lengths = self.lengths
         if len(self.rows) == self.length:
-            return found
+            return lengths
         counts = np.zeros(self.length, np.int64)
-        counts[self.rows] = found
+        counts[self.rows] = lengths
         return counts
 
     @cached_property
     def row_splits(self) -> np.ndarray:
-        """Where the values of each record begin, and the end; int64 of shape (length + 1,)."""
+        """The start of each record's values, and the end; int64 of shape (length + 1,)."""
         if len(self.rows) == self.length:
             return self.splits
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
 
     @cached_property
     def present(self) -> np.ndarray:
-        """Which records have the list, with values or without; bool of shape (length,)."""
-        found = np.zeros(self.length, bool)
-        found[self.rows] = True
-        return found
+        """Whether each record has the list, even an empty one; bool of shape (length,)."""
+        present = np.zeros(self.length, bool)
+        present[self.rows] = True
+        return present
 
     def has(self, row: int) -> bool:
-        """Whether a record has the list, with values or without."""
-        return self._place(row) is not None
+        """Return whether a record has the list, even an empty one."""
+        return self._index(row) is not None
 
-    def _place(self, row: int) -> int | None:
-        # Not by row_splits: a batch may have as many keys as records, each with one of the other.
+    def _index(self, row: int) -> int | None:
+        # row_splits would cost time for every key: in the worst case each record has other keys.
         if len(self.rows) == self.length:
             return row
-        place = int(np.searchsorted(self.rows, row))
-        return place if place < len(self.rows) and int(self.rows[place]) == row else None
+        index = int(np.searchsorted(self.rows, row))
+        return index if index < len(self.rows) and int(self.rows[index]) == row else None
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, row: int) -> np.ndarray:
-        """The values of one record."""
-        place = self._place(row)
-        if place is None:
+        """Return the values of one record."""
+        index = self._index(row)
+        if index is None:
             return self.values[:0]
-        values: np.ndarray = self.values[self.splits[place] : self.splits[place + 1]]
+        values: np.ndarray = self.values[self.splits[index] : self.splits[index + 1]]
         return values
 
     def byte_strings(self) -> list[bytes]:
-        """All values of byte strings, copied."""
+        """Return copies of all byte strings."""
         return bytes_of(self.buffer, self.values)
 
     def compacted(self, hollow: bool) -> Column:
-        """The same with a buffer of its own, of byte strings alone, or their lengths if hollow."""
+        """Copy with a new buffer of its byte strings; ``hollow`` keeps only their lengths."""
         values, buffer = self.values, b""
         if self.kind is Kind.BYTES:
             values = values.copy()
@@ -133,7 +132,7 @@ class Column:
 
     @staticmethod
     def joined(parts: Sequence[tuple[int, Column]], length: int) -> Column:
-        """Compacted columns of one key and kind, each with the row of its first record, as one."""
+        """Join compacted columns of one key and kind, each with the row of its first record."""
         columns = [column for _, column in parts]
         rows = np.concatenate([row + column.rows for row, column in parts])
         counts = np.concatenate([column.lengths for column in columns])
@@ -149,7 +148,7 @@ class Column:
 
 @dataclass(frozen=True)
 class FormProblem:
-    """Something that is to be said of the form of one record; ``key`` may be empty."""
+    """A problem with the encoding of one record; ``key`` may be empty."""
 
     row: int
     form: EncodingIssue
@@ -162,10 +161,10 @@ class ExampleBatch:
     """Consecutive records of one shard as columns.
 
     Attributes:
-        records: the records: shard, numbers, offsets, buffer.
-        lists: by feature key and the kind of list.
-        refused: the records that cannot be read and have no values, by row.
-        form: what else is to be said of the form of records, in the order of the rows.
+        records: records with shard, numbers, offsets and buffer.
+        lists: columns by feature key and kind of list.
+        refused: problems of the records that cannot be read and have no values, by row.
+        form: other problems with the encoding of records, ordered by row.
     """
 
     records: RecordBatch
@@ -175,48 +174,45 @@ class ExampleBatch:
 
     @classmethod
     def of(cls, records: RecordBatch) -> ExampleBatch:
-        """Parse records; those that cannot be read are refused, and have no values."""
+        """Parse records. Those that cannot be read are in ``refused`` and have no values."""
         parsed = parse_examples(records.buffer, records.starts, records.lengths)
-        refused, form = _form(records, parsed.problems)
-        unread = [row for row, one in refused.items() if one.reason is not _MALFORMED]
-        if unread:  # they have values, but not for everybody: read as empty records
+        refused, form = _encoding_problems(records, parsed.problems)
+        unread = [row for row, problem in refused.items() if problem.reason is not _MALFORMED]
+        if unread:  # the kernel found values that other readers reject: parse as empty records
             lengths = records.lengths.copy()
             lengths[unread] = 0
             parsed = parse_examples(records.buffer, records.starts, lengths)
         lists: dict[tuple[str, Kind | None], Column] = {}
-        for one in parsed.columns:
-            if not len(one.rows):
+        for column in parsed.columns:
+            if not len(column.rows):
                 continue
-            key, kind = one.key.decode(), KIND_OF_LIST[one.kind]
-            splits = np.concatenate((np.zeros(1, np.int64), one.ends.astype(np.int64)))
-            rows = one.rows.astype(np.int64)
+            key, kind = column.key.decode(), KIND_OF_LIST[column.kind]
+            splits = np.concatenate((np.zeros(1, np.int64), column.ends.astype(np.int64)))
+            rows = column.rows.astype(np.int64)
             lists[key, kind] = Column(
-                key, kind, rows, splits, one.values, len(records), records.buffer
+                key, kind, rows, splits, column.values, len(records), records.buffer
             )
         return cls(records, lists, refused, form)
 
     def compacted(self, hollow: str | None) -> ExampleBatch:
-        """The same without the buffer: byte strings are copied, but for those of one key.
-
-        The records keep their numbers, offsets and lengths, the values of ``hollow`` their lengths.
-        """
+        """Copy without the buffer. Byte strings are copied, except those under ``hollow``."""
         records, lengths = self.records, self.records.lengths
         starts = records.offsets + HEADER_BYTES
         records = RecordBatch(records.shard, records.first, 0, bytearray(), starts, lengths)
-        lists = {key: one.compacted(key[0] == hollow) for key, one in self.lists.items()}
+        lists = {key: x.compacted(key[0] == hollow) for key, x in self.lists.items()}
         return ExampleBatch(records, lists, self.refused, self.form)
 
     @classmethod
     def joined(cls, parts: Sequence[ExampleBatch]) -> ExampleBatch:
-        """Compacted batches of one shard, whose records follow each other, as one."""
+        """Join compacted batches of consecutive records of one shard."""
         if len(parts) == 1:
             return parts[0]
         rows = np.cumsum([0, *map(len, parts)]).tolist()
-        found: dict[tuple[str, Kind | None], list[tuple[int, Column]]] = {}
+        columns: dict[tuple[str, Kind | None], list[tuple[int, Column]]] = {}
         for row, part in zip(rows[:-1], parts, strict=True):
-            for key, one in part.lists.items():
-                found.setdefault(key, []).append((row, one))
-        lists = {key: Column.joined(members, rows[-1]) for key, members in found.items()}
+            for key, column in part.lists.items():
+                columns.setdefault(key, []).append((row, column))
+        lists = {key: Column.joined(group, rows[-1]) for key, group in columns.items()}
         first = parts[0].records
         starts, lengths = (
             np.concatenate([getattr(part.records, name) for part in parts])
@@ -226,67 +222,67 @@ class ExampleBatch:
         refused: dict[int, FormProblem] = {}
         form: list[FormProblem] = []
         for row, part in zip(rows[:-1], parts, strict=True):
-            refused |= {row + at: replace(one, row=row + at) for at, one in part.refused.items()}
-            form += [replace(one, row=row + one.row) for one in part.form]
+            refused |= {row + at: replace(x, row=row + at) for at, x in part.refused.items()}
+            form += [replace(problem, row=row + problem.row) for problem in part.form]
         return cls(records, lists, refused, form)
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes of memory a compacted batch needs."""
+        """The approximate memory of a compacted batch in bytes."""
         columns = self.lists.values()
-        arrays = sum(one.rows.nbytes + one.splits.nbytes + one.values.nbytes for one in columns)
-        return arrays + sum(len(one.buffer) + _COLUMN for one in columns)
+        arrays = sum(x.rows.nbytes + x.splits.nbytes + x.values.nbytes for x in columns)
+        return arrays + sum(len(column.buffer) + _COLUMN_OVERHEAD for column in columns)
 
     def __len__(self) -> int:
         return len(self.records)
 
     @property
     def buffer(self) -> bytearray:
-        """Holds the byte strings."""
+        """The buffer that contains the byte strings."""
         return self.records.buffer
 
     def column(self, key: str, kind: Kind) -> Column:
-        """The column of one key and one kind of list; an empty one where no record has it."""
-        found = self.columns.get(key)  # nearly always the only one
-        if found is not None and found.kind is kind:
-            return found
+        """Return the column of a key and kind of list, empty if no record has it."""
+        column = self.columns.get(key)  # nearly always the only column of the key
+        if column is not None and column.kind is kind:
+            return column
         return self.lists.get((key, kind)) or Column.empty(key, kind, len(self))
 
     def columns_of(self, key: str) -> list[Column]:
-        """The columns of one key, of each kind of list that it has in this batch."""
+        """Return the columns of a key, one for each kind of list in this batch."""
         return self._by_key.get(key, [])
 
     @cached_property
     def columns(self) -> Mapping[str, Column]:
-        """By feature key; of one with lists of several kinds that of the kind that came first."""
+        """The columns by feature key; the first one if a key has lists of several kinds."""
         return {key: columns[0] for key, columns in self._by_key.items()}
 
     @cached_property
     def _by_key(self) -> Mapping[str, list[Column]]:
-        found: dict[str, list[Column]] = {}
-        for one in self.lists.values():
-            found.setdefault(one.key, []).append(one)
-        return found
+        columns: dict[str, list[Column]] = {}
+        for column in self.lists.values():
+            columns.setdefault(column.key, []).append(column)
+        return columns
 
     def columns_in(self, row: int) -> list[Column]:
-        """The columns in which a record has a list, or a feature without one."""
+        """Return the columns with an entry for a record; a feature without a list counts."""
         columns, numbers, splits = self._by_row
         return [columns[number] for number in numbers[splits[row] : splits[row + 1]].tolist()]
 
     @cached_property
     def _by_row(self) -> tuple[Sequence[Column], np.ndarray, np.ndarray]:
-        """All columns; the numbers of those of each record, and where these begin."""
+        """All columns, and CSR-style indices of the columns of each record."""
         columns = list(self.lists.values())
-        rows = np.concatenate([np.empty(0, np.int64), *(one.rows for one in columns)])
-        numbers = np.repeat(np.arange(len(columns)), [len(one.rows) for one in columns])
+        rows = np.concatenate([np.empty(0, np.int64), *(column.rows for column in columns)])
+        indices = np.repeat(np.arange(len(columns)), [len(column.rows) for column in columns])
         order = np.argsort(rows, kind="stable")
         splits = np.searchsorted(rows[order], np.arange(len(self) + 1))
-        return columns, numbers[order], splits
+        return columns, indices[order], splits
 
     def error(
         self, row: int, cause: str, *, feature: str | None = None, fix: str = ""
     ) -> RecordError:
-        """An error that names one of the records."""
+        """Return an error that names one of the records."""
         records = self.records
         return RecordError(
             cause,
@@ -298,51 +294,50 @@ class ExampleBatch:
         )
 
     def refusal(self, row: int) -> RecordError | None:
-        """The error of a record that is not a ``tf.train.Example``; None for any other."""
-        found = self.refused.get(row)
-        if found is None:
+        """Return the error of a record that is not a ``tf.train.Example``, or None."""
+        problem = self.refused.get(row)
+        if problem is None:
             return None
-        return self.error(row, f"the record is not a tf.train.Example ({found.reason})")
+        return self.error(row, f"the record is not a tf.train.Example ({problem.reason})")
 
 
-_MALFORMED = "its bytes are another message, or none"
+_MALFORMED = "its bytes are another message or not a message"
 _SEQUENCE = "it has the feature lists of a SequenceExample"
 
 
-def _form(
+def _encoding_problems(
     records: RecordBatch, problems: Sequence[Problem]
 ) -> tuple[dict[int, FormProblem], list[FormProblem]]:
-    """Which records cannot be read, and what else is to be said of the form of records."""
     refused: dict[int, FormProblem] = {}
     form: list[FormProblem] = []
     unusual: set[int] = set()
-    for one in problems:
-        row = one.row
-        if one.code is ProblemCode.MALFORMED:
+    for problem in problems:
+        row = problem.row
+        if problem.code is ProblemCode.MALFORMED:
             refused[row] = FormProblem(row, EncodingIssue.NOT_AN_EXAMPLE, _MALFORMED)
-        elif one.code is ProblemCode.SEQUENCE_EXAMPLE:
+        elif problem.code is ProblemCode.SEQUENCE_EXAMPLE:
             refused[row] = FormProblem(row, EncodingIssue.SEQUENCE_EXAMPLE, _SEQUENCE)
-        elif one.code is ProblemCode.REPEATED_KEY:
-            key = (one.key or b"").decode()
-            form.append(FormProblem(row, EncodingIssue.REPEATED_KEY, "comes more than once", key))
+        elif problem.code is ProblemCode.REPEATED_KEY:
+            key = (problem.key or b"").decode()
+            form.append(FormProblem(row, EncodingIssue.REPEATED_KEY, "occurs more than once", key))
         elif row not in unusual and row not in refused:
             unusual.add(row)
             start = int(records.starts[row])
-            found = find_encoding_issues(records.buffer, start, start + int(records.lengths[row]))
-            if found is not None and found[0] is EncodingIssue.NOT_AN_EXAMPLE:
-                refused[row] = FormProblem(row, *found)
-            elif found is not None:
-                form.append(FormProblem(row, *found))
-    return refused, [one for one in form if one.row not in refused]
+            issue = find_encoding_issues(records.buffer, start, start + int(records.lengths[row]))
+            if issue is not None and issue[0] is EncodingIssue.NOT_AN_EXAMPLE:
+                refused[row] = FormProblem(row, *issue)
+            elif issue is not None:
+                form.append(FormProblem(row, *issue))
+    return refused, [x for x in form if x.row not in refused]
 
 
 def bytes_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
-    """Byte strings, copied; ``spans`` are start and length of each, int64 of shape (n, 2)."""
+    """Copy byte strings; ``spans`` has the start and length of each, int64 of shape (n, 2)."""
     return [bytes(buffer[start : start + length]) for start, length in spans.tolist()]
 
 
 def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
-    """The same as texts; None where one of them is not UTF-8."""
+    """Decode byte strings, see :func:`bytes_of`; None if one of them is not UTF-8."""
     if not len(spans):
         return []
     joined = gather_spans(buffer, spans, b"\0")
@@ -352,4 +347,4 @@ def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
         return None
     if len(texts) == len(spans):
         return texts
-    return [one.decode() for one in bytes_of(buffer, spans)]  # some hold zero bytes
+    return [value.decode() for value in bytes_of(buffer, spans)]  # a text contains a zero byte

@@ -1,6 +1,6 @@
-"""The wire format under ``tf.train.Example``: the kinds of list, and varints.
+"""Wire format of ``tf.train.Example``: kinds of list and varints. The kernel does the reading.
 
-Source of the layout: tensorflow/core/example/{example,feature}.proto. Reading is the kernel's.
+Source of the layout: tensorflow/core/example/{example,feature}.proto.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Buffer: TypeAlias = "bytes | bytearray"
 
 
 class Kind(enum.Enum):
-    """Which list a Feature holds; the values are the field names of feature.proto."""
+    """The kind of list that a Feature holds; the values are field names of feature.proto."""
 
     BYTES = "bytes_list"
     FLOAT = "float_list"
@@ -20,7 +20,7 @@ class Kind(enum.Enum):
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a number from 0 as an unsigned base-128 varint."""
+    """Encode a non-negative number as an unsigned base-128 varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()

@@ -1,5 +1,4 @@
-"""What changes shards and looks into them: reshard, diff, describe, repair and show.
+"""Commands on shards: describe, diff, repair, reshard and show.
 
-Files appear together or not at all. It may import ``checker``, ``formats``, ``sources`` and what is
-below them.
+May import ``checker``, ``formats``, ``sources`` and the packages below them.
 """

@@ -1,4 +1,4 @@
-"""What is in shards: keys with kinds and lengths, classes by subset, sizes of boxes and images."""
+"""Summaries of shards: keys with kinds and lengths, classes by subset, box and image sizes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tfod.tfrecord.storage.open import open_shard, shard_size
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of a box, either of which may be missing."""
 _LIST_PREFIXES = ("image/object/", "image/class/")
-_NOTHING: dict[Kind, Value] = {Kind.BYTES: b"", Kind.INT64: 0, Kind.FLOAT: 0.0}
-_QUANTILES = {"least": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "most": 1.0}
-_MOST_CLASSES, _MOST_SUBSETS = 100, 6
+_DEFAULTS: dict[Kind, Value] = {Kind.BYTES: b"", Kind.INT64: 0, Kind.FLOAT: 0.0}
+_QUANTILES = {"min": 0.0, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "max": 1.0}
+_MAX_CLASSES, _MAX_SUBSETS = 100, 6
 
 
 @dataclass
 class KeySummary:
-    """One key over all records that were read."""
+    """The kinds and list lengths of one key, over all records that were read."""
 
     kinds: Counter[Kind | None] = field(default_factory=Counter)
     records: int = 0
@@ -47,7 +47,7 @@ class KeySummary:
     longest: int = 0
 
     def add(self, column: Column) -> None:
-        """Count the records of a batch that have such a list."""
+        """Add the records of a batch that have this key."""
         counts = np.diff(column.splits)
         self.kinds[column.kind] += len(counts)
         self.records += len(counts)
@@ -57,17 +57,14 @@ class KeySummary:
 
 @dataclass
 class Description:
-    """What is in one shard or several; of very many classes or numbers, of some.
+    """A summary of one or more shards. The numbers of different classes and sizes are bounded.
 
     Attributes:
-        records: those that could be read.
-        damaged: records with any defect, whether they could be read or not.
-        class_boxes: by subset the boxes of each class.
-        class_images: images with each class.
-        layouts: the layouts by which the records were read, by name.
-        label_maps: the names of the label maps that were used.
-        notes: what was left out, as sentences.
-        numbers: how often each number was found, in pixels or per cent, by what it is.
+        damaged: number of records with a defect; some of them could be read.
+        class_boxes, class_images: boxes of each class by subset, and images with each class.
+        layouts: field mappings by which the records were read, by name.
+        notes: sentences about anything that was left out.
+        numbers: how often each number occurs, in pixels or per cent, by the name of the quantity.
     """
 
     shards: int = 0
@@ -86,112 +83,112 @@ class Description:
     numbers: defaultdict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
 
     def feature_description(self) -> FeatureDescription:
-        """The tightest description under which all these records parse."""
+        """Return the strictest feature description that parses all these records."""
         return {
-            key: _spec(key, summary, self.records)
+            key: _make_spec(key, summary, self.records)
             for key, summary in sorted(self.keys.items())
             if any(summary.kinds)
         }
 
     def to_text(self, *sources: str | os.PathLike[str]) -> str:
-        """For people, counts first; ``sources`` are what was described."""
-        return "\n".join(_lines(self, [os.fspath(one) for one in sources])) + "\n"
+        """Return the summary as text; ``sources`` are the described sources."""
+        return "\n".join(_lines(self, [os.fspath(source) for source in sources])) + "\n"
 
 
 def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> Description:
-    """Read all records of the shards that are meant, once, and sum them up.
+    """Read all records of the shards once, and summarize them.
 
     Args:
-        source: as :func:`~tfod.sources.reading.find_readable` takes it.
-        field_mapping: the keys of the records; None for those of the layout that fits best.
+        source: one or more sources, see :func:`~tfod.sources.reading.find_readable`.
+        field_mapping: keys of the records; None to use the layout that fits best.
 
     Raises:
-        ShardsNotFoundError, ShardError: there are no shards, or nothing sound is in them.
+        ShardsNotFoundError, ShardError: there are no shards, or no record can be read.
     """
-    found = Description()
+    result = Description()
     errors: list[ShardError] = []
-
     shards = find_readable(source, field_mapping=field_mapping)
-    found.notes += shards.notes
-    for one in shards.sets:
-        found.class_boxes[one.subset] = Counter()
-        for path in one.paths:
-            names, mapping = _names_of_classes(shards, path, found), OD_API.field_mapping
-            with suppress(TfodError):  # records of any kind are described
+    result.notes += shards.notes
+    for shard_set in shards.sets:
+        result.class_boxes[shard_set.subset] = Counter()
+        for path in shard_set.paths:
+            names, mapping = _class_names(shards, path, result), OD_API.field_mapping
+            with suppress(TfodError):  # records of an unknown layout are described, too
                 layout = shards.layout(path)
                 mapping = layout.field_mapping
-                found.layouts[layout.name or "the named keys"] = mapping
-            found.shards += 1
-            found.file_bytes += shard_size(path)
-            with open_shard(path) as (stream, size):
-                for records in walk(stream, path, size):
+                result.layouts[layout.name or "custom keys"] = mapping
+            result.shards += 1
+            result.file_bytes += shard_size(path)
+            with open_shard(path) as (stream, length):
+                for records in walk(stream, path, length):
                     if isinstance(records, Damage):
-                        found.damaged += records.kind is not DamageKind.EMPTY
-                        errors[1:] = [records.to_error()]  # the first one stays, and the last
+                        result.damaged += records.kind is not DamageKind.EMPTY
+                        errors[1:] = [records.to_error()]  # keeps the first and the last
                         continue
                     examples = ExampleBatch.of(records)
                     errors[1:] = filter(None, map(examples.refusal, [*examples.refused][:1]))
-                    _add(found, one.subset, Detections(examples, mapping), names)
-    if errors and not found.records:
+                    _add(result, shard_set.subset, Detections(examples, mapping), names)
+    if errors and not result.records:
         raise errors[0]
-    return found
+    return result
 
 
-def _names_of_classes(shards: ReadableShards, path: str, found: Description) -> Mapping[int, str]:
-    """The classes of a shard's label map, if it can be read."""
+def _class_names(shards: ReadableShards, path: str, result: Description) -> Mapping[int, str]:
     file = shards.label_maps[path]
     if file is None:
         return {}
     if file.label_map is None:
-        found.notes += [file.error] if file.error not in found.notes else []
+        if file.error not in result.notes:
+            result.notes.append(file.error)
         return {}
-    found.label_maps[file.name] = None
+    result.label_maps[file.name] = None
     return {item.id: item.class_name for item in file.label_map.items}
 
 
-def _add(found: Description, subset: str, batch: Detections, names: Mapping[int, str]) -> None:
-    """Count a batch; ``names`` are those of classes that have only an id."""
+def _add(result: Description, subset: str, batch: Detections, names: Mapping[int, str]) -> None:
+    """Add a batch; ``names`` are the class names of boxes that have only an id."""
     examples = batch.examples
-    found.largest_record = max(found.largest_record, int(examples.records.lengths.max(initial=0)))
+    lengths = examples.records.lengths
+    result.largest_record = max(result.largest_record, int(lengths.max(initial=0)))
     for column in examples.lists.values():
-        found.keys.setdefault(column.key, KeySummary()).add(column)
-    found.damaged += len(batch.refused_rows)
+        result.keys.setdefault(column.key, KeySummary()).add(column)
+    result.damaged += len(batch.refused_rows)
     is_read = np.ones(len(batch), bool)
     is_read[list(examples.refused)] = False
     counts = batch.box_counts[is_read]
-    found.records += len(counts)
-    found.boxes += int(counts.sum())
-    found.without_boxes += int((counts == 0).sum())
-    _add_classes(found, subset, batch, names)
-    _add_sizes(found, batch)
-    found.numbers["boxes in an image"].update(counts.tolist())
+    result.records += len(counts)
+    result.boxes += int(counts.sum())
+    result.without_boxes += int((counts == 0).sum())
+    _add_classes(result, subset, batch, names)
+    _add_sizes(result, batch)
+    result.numbers["boxes in an image"].update(counts.tolist())
 
 
 def _add_classes(
-    found: Description, subset: str, batch: Detections, names: Mapping[int, str]
+    result: Description, subset: str, batch: Detections, names: Mapping[int, str]
 ) -> None:
     texts = batch.column(keys.CLASS_TEXT, Kind.BYTES).counts
     counts = np.where(texts > 0, texts, batch.column(keys.CLASS_LABEL, Kind.INT64).counts)
     codes, pairs = batch.class_uses(counts)
     uses = [(text or names.get(label or 0, text), label) for text, label in pairs]
     boxes = np.bincount(codes, minlength=len(uses)).tolist()
-    # Pairs of image and class, each once.
-    different = np.unique(np.repeat(np.arange(len(batch)), counts) * len(uses) + codes)
-    images = np.bincount(different % max(1, len(uses)), minlength=len(uses)).tolist()
-    for counter, numbers in ((found.class_boxes[subset], boxes), (found.class_images, images)):
-        add_bounded(counter, dict(zip(uses, numbers, strict=True)))
+    # Count a class once per image: number the pairs of image and class, and make them unique.
+    image_uses = np.unique(np.repeat(np.arange(len(batch)), counts) * len(uses) + codes)
+    images = np.bincount(image_uses % max(1, len(uses)), minlength=len(uses)).tolist()
+    add_bounded(result.class_boxes[subset], dict(zip(uses, boxes, strict=True)))
+    add_bounded(result.class_images, dict(zip(uses, images, strict=True)))
 
 
-def _add_sizes(found: Description, batch: Detections) -> None:
-    """Count the sizes of images, and of boxes, as far as they are in their image."""
+def _add_sizes(result: Description, batch: Detections) -> None:
+    """Add the sizes of the images, and of the boxes after clipping them to their image."""
     sizes = batch.sizes[:, ::-1]
     corners = np.clip(batch.boxes.astype(np.float64), 0, 1)
     sides = corners[:, 2:] - corners[:, :2]
-    good = (sides > 0).all(axis=1)
-    sides = sides[good]
-    pixels = sides * np.repeat(sizes, np.diff(batch.box_splits), axis=0)[good]
-    known = pixels.all(axis=1)
-    sizes, pixels = sizes[sizes.all(axis=1)], pixels[known]
+    has_area = (sides > 0).all(axis=1)
+    sides = sides[has_area]
+    pixels = sides * np.repeat(sizes, np.diff(batch.box_splits), axis=0)[has_area]
+    has_size = pixels.all(axis=1)
+    sizes, pixels = sizes[sizes.all(axis=1)], pixels[has_size]
     for name, values in (
         ("box width, pixels", pixels[:, 0].round()),
         ("box height, pixels", pixels[:, 1].round()),
@@ -199,73 +196,76 @@ def _add_sizes(found: Description, batch: Detections) -> None:
         ("image width, pixels", sizes[:, 0]),
         ("image height, pixels", sizes[:, 1]),
     ):
-        add_bounded(found.numbers[name], Counter(values.tolist()))
+        add_bounded(result.numbers[name], Counter(values.tolist()))
 
 
-def _spec(key: str, summary: KeySummary, records: int) -> FeatureSpec:
+def _make_spec(key: str, summary: KeySummary, records: int) -> FeatureSpec:
     kind = next(kind for kind, _ in summary.kinds.most_common() if kind is not None)
-    # Lists of objects and classes may have any length, even where each happens to have one.
-    if summary.shortest == summary.longest == 1 and not key.startswith(_LIST_PREFIXES):
-        return FeatureSpec(kind, (), *(() if summary.records == records else [_NOTHING[kind]]))
-    return FeatureSpec(kind)
+    # Lists of objects and classes may have any length, even if all of these have one value.
+    if key.startswith(_LIST_PREFIXES) or not summary.shortest == summary.longest == 1:
+        return FeatureSpec(kind)
+    is_required = summary.records == records
+    return FeatureSpec(kind, ()) if is_required else FeatureSpec(kind, (), _DEFAULTS[kind])
 
 
-def _lines(found: Description, sources: Sequence[str]) -> Iterator[str]:
-    bare = (
-        f" ({found.without_boxes:,} without boxes)" if found.boxes and found.without_boxes else ""
-    )
+def _lines(result: Description, sources: Sequence[str]) -> Iterator[str]:
+    has_both = result.boxes and result.without_boxes
+    empty = f" ({result.without_boxes:,} without boxes)" if has_both else ""
     yield (
-        f"{plural(found.shards, 'shard')}, {plural(found.records, 'record')}{bare}, "
-        f"{plural(found.boxes, 'box')}; {size(found.file_bytes)}, largest record "
-        f"{size(found.largest_record)}"
+        f"{plural(result.shards, 'shard')}, {plural(result.records, 'record')}{empty}, "
+        f"{plural(result.boxes, 'box')}; {size(result.file_bytes)}, largest record "
+        f"{size(result.largest_record)}"
     )
-    if found.damaged:
+    if result.damaged:
         command = shlex.join(["tfod", "check", *sources])
-        yield f"{plural(found.damaged, 'damaged record')}: {command} says where, and what is wrong"
-    used = ", ".join(found.label_maps) or "none"
-    yield f"layout: {', '.join(found.layouts) or 'unknown'}; label map: {used}"
-    if found.records and not found.boxes:
-        mappings = found.layouts.values() or [OD_API.field_mapping]
-        yield visible(no_objects_sentence(found.keys, mappings))
-    yield from found.notes
+        yield f"{plural(result.damaged, 'damaged record')}: for details run {command}"
+    label_maps = ", ".join(result.label_maps) or "none"
+    yield f"layout: {', '.join(result.layouts) or 'unknown'}; label map: {label_maps}"
+    if result.records and not result.boxes:
+        mappings = result.layouts.values() or [OD_API.field_mapping]
+        yield visible(no_objects_sentence(result.keys, mappings))
+    yield from result.notes
     yield ""
-    shown = {key: visible(key) for key in found.keys}
-    width = max(map(len, shown.values()), default=0)
+    names = {key: visible(key) for key in result.keys}
+    width = max(map(len, names.values()), default=0)
     yield f"{'key':<{width}}  {'kind':<10}  records  values"
-    for key, summary in sorted(found.keys.items()):
+    for key, summary in sorted(result.keys.items()):
         kinds = "/".join(kind.value if kind else "nothing" for kind in summary.kinds)
         values = "..".join(map(str, dict.fromkeys((summary.shortest, summary.longest))))
-        yield f"{shown[key]:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
-    yield from _classes(found)
-    if found.boxes or found.numbers["image width, pixels"]:
-        rows = [(name, *_quantiles(one)) for name, one in found.numbers.items() if one]
+        yield f"{names[key]:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
+    yield from _class_lines(result)
+    if result.boxes or result.numbers["image width, pixels"]:
+        rows = [(name, *_quantiles(counts)) for name, counts in result.numbers.items() if counts]
         yield from ("", *in_columns([("", *_QUANTILES), *rows]))
-    yield from ("", "import tensorflow as tf", "", to_source(found.feature_description()).rstrip())
+    yield from ("", "import tensorflow as tf", "")
+    yield to_source(result.feature_description()).rstrip()
 
 
-def _classes(found: Description) -> Iterator[str]:
-    total = sum(found.class_boxes.values(), Counter[Use]())
-    by_size = sorted(found.class_boxes, key=lambda name: (-found.class_boxes[name].total(), name))
-    subsets = sorted(by_size[:_MOST_SUBSETS]) if len(by_size) > 1 else []
+def _class_lines(result: Description) -> Iterator[str]:
+    boxes_by_subset = result.class_boxes
+    total = sum(boxes_by_subset.values(), Counter[Use]())
+    by_size = sorted(boxes_by_subset, key=lambda name: (-boxes_by_subset[name].total(), name))
+    subsets = sorted(by_size[:_MAX_SUBSETS]) if len(by_size) > 1 else []
     rows = [("class", "id", "boxes", "images", *map(shortened_name, subsets))]
     order = sorted(total, key=lambda use: (-total[use], use[0] or "", use[1] or 0))
-    for use in order[:_MOST_CLASSES]:
+    for use in order[:_MAX_CLASSES]:
         text, label = use
-        counts = total[use], found.class_images[use], *(found.class_boxes[s][use] for s in subsets)
+        subset_counts = (boxes_by_subset[subset][use] for subset in subsets)
+        counts = total[use], result.class_images[use], *subset_counts
         name = shortened_name(text) if text else "(none)"
         rows.append((name, "" if label is None else str(label), *(f"{n:,}" for n in counts)))
     if order:
         yield from ("", *in_columns(rows))
-    if len(order) > _MOST_CLASSES:
-        yield f"and {len(order) - _MOST_CLASSES:,} more classes"
-    if bare := sorted({label for text, label in total if not text and label is not None}):
-        yield f"no text and no label map explains the ids {', '.join(map(str, bare))}"
+    if len(order) > _MAX_CLASSES:
+        yield f"and {len(order) - _MAX_CLASSES:,} more classes"
+    if unnamed := sorted({label for text, label in total if not text and label is not None}):
+        yield f"ids without a class name: {', '.join(map(str, unnamed))} (no text, no label map)"
     if order and len(by_size) > len(subsets) > 0:
         yield f"by subset: the {len(subsets)} largest of {len(by_size):,}"
 
 
 def _quantiles(counts: Counter[float]) -> Iterator[str]:
     values = np.array(sorted(counts))
-    below = np.cumsum([counts[value] for value in values.tolist()])
+    cumulative = np.cumsum([counts[value] for value in values.tolist()])
     for share in _QUANTILES.values():
-        yield f"{values[np.searchsorted(below, share * below[-1])]:,g}"
+        yield f"{values[np.searchsorted(cumulative, share * cumulative[-1])]:,g}"

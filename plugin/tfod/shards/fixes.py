@@ -1,8 +1,7 @@
-"""What is fixed of a record: what the image itself says, rounding, ids and source ids.
+"""Fixes of single records: image format and size, rounded boxes, class ids and source ids.
 
-A fix looks at the record as it was read, sets features and yields what it did: a finding whose
-value is what was there before and after. What it cannot be certain of it leaves alone. What cannot
-be read is dropped.
+A fix reads the original record, sets new features, and yields a finding with the values before and
+after. It changes only what is certain. Records that cannot be read are dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import RecordBatch
 
 Fix: TypeAlias = "Callable[[EditedRecord], Iterator[Finding]]"
-_SHOWN = 80
+_MAX_SHOWN = 80
 _CODE_OF_DAMAGE = {
     DamageKind.LENGTH_CRC: "TFR003",
     DamageKind.DATA_CRC: "TFR004",
@@ -48,20 +47,20 @@ _CODE_OF_DAMAGE = {
     DamageKind.COMPRESSION: "TFR011",
 }
 INEVITABLE = frozenset(_CODE_OF_DAMAGE.values())
-"""What cannot be read cannot be copied: these are repaired whatever is asked for."""
-_NO_RECORD = ("TFR006", "TFR008", "TFR011")  # stray bytes, zeros, and what cannot be unpacked
+"""Codes that are always repaired, because damaged records cannot be copied."""
+_NO_RECORD = ("TFR006", "TFR008", "TFR011")  # stray bytes, zeros, bytes that cannot be unpacked
 
 
 @dataclass
 class EditedRecord:
-    """One record as it is read, and the features that replace some of it.
+    """A record with its new features.
 
     Attributes:
-        detections, row: the record is one of these.
-        label_map: by which ids are corrected; None where there is none.
-        is_complete: whether that has all classes of the shards it goes with.
-        source_ids: gives numbers to images that have no source id, or none that may stay.
-        new: the features that replace others, or are added, by key.
+        detections, row: batch of the record, and its row.
+        label_map: the label map for correcting ids; None if there is none.
+        is_complete: whether the label map has all classes of its shards.
+        source_ids: numbers for images whose source id is missing or has to be replaced.
+        new: encoded features that are replaced or added, by key.
     """
 
     detections: Detections
@@ -73,63 +72,64 @@ class EditedRecord:
     new: dict[str, bytes] = field(default_factory=dict)
 
     def fix(self, codes: Set[str]) -> list[Finding]:
-        """Fix what rules of these codes find; return what was done."""
+        """Apply the fixes for these codes, and return the changes."""
         fixes = ((code, fix) for code, fix in FIXES if code in codes)
         return [change._replace(code=code) for code, fix in fixes for change in fix(self)]
 
     def payload(self) -> bytes:
-        """The record as it is now; what was not changed keeps its bytes."""
+        """Return the record with its new features; the other bytes are unchanged."""
         return rewrite_example(self.example, self.new)
 
     def put(
-        self, key: str, values: Sequence[int] | Sequence[str], what: str = ""
+        self, key: str, values: Sequence[int] | Sequence[str], message: str = ""
     ) -> Iterator[Finding]:
-        """Replace or add a feature, unless another fix has already done so."""
+        """Replace or add a feature, unless another fix has already set it."""
         if key in self.new:
             return
         columns = self.detections.examples
         before: list[JsonValue] = [
             *columns.column(key, Kind.INT64)[self.row].tolist(),
-            *(one[:_SHOWN] for one in self.texts(key)),
+            *(text[:_MAX_SHOWN] for text in self.texts(key)),
         ]
-        texts = [one for one in values if isinstance(one, str)]
-        numbers = [one for one in values if isinstance(one, int)]
+        texts = [value for value in values if isinstance(value, str)]
+        numbers = [value for value in values if isinstance(value, int)]
         self.new[key] = text_feature(texts) if texts else int64_feature(numbers)
-        old, new = _shown(before), _shown(values)
-        yield changed(what or f"{key}: {old!r:.81} became {new!r:.81}", key, old, new)
+        old, new = _to_json(before), _to_json(values)
+        change = f"{old!r:.81} changed to {new!r:.81}" if before else f"set to {new!r:.81}"
+        yield changed(message or f"{key}: {change}", key, old, new)
 
-    # What was read; of features of another kind than is meant, nothing
+    # The original values; empty if a feature has the wrong type
 
     @property
     def field_mapping(self) -> FieldMapping:
-        """Which key holds what."""
+        """The keys of the record."""
         return self.profile.field_mapping
 
     @cached_property
     def example(self) -> Example:
-        """The record by itself."""
+        """The record without the rest of its batch."""
         return Example(self.detections.examples, self.row)
 
     def texts(self, key: str | None) -> list[str]:
-        """The texts of a feature."""
+        """Return the texts of a feature."""
         column = self.detections.examples.column(key or "", Kind.BYTES)
         return self.detections.texts_in(column, self.row)
 
     @cached_property
     def labels(self) -> list[int]:
-        """The ids of the classes of objects."""
+        """The class ids of the objects."""
         labels: list[int] = self.detections.column(keys.CLASS_LABEL, Kind.INT64)[self.row].tolist()
         return labels
 
     @property
     def header(self) -> ImageHeader | None:
-        """What the header of the only image says, where it says a size."""
-        found = self.detections.headers[self.row]
-        return found if found is not None and found.height and found.width else None
+        """The image header; None if there are several images, or the header has no size."""
+        header = self.detections.headers[self.row]
+        return header if header is not None and header.height and header.width else None
 
     @cached_property
     def facts(self) -> ImageFacts:
-        """The image, and what the record says of it."""
+        """The image, with its format and size as declared in the record."""
         return ImageFacts(
             size=-1 if self.header else 0,
             header=self.header,
@@ -140,9 +140,9 @@ class EditedRecord:
 
     @cached_property
     def boxes(self) -> np.ndarray:
-        """Normalized boxes, float64 of shape (n, 4); none where the four lists do not go together.
+        """The normalized boxes, float64 of shape (n, 4), including invalid ones.
 
-        They may look like pixels, or not be finite. None either where they are meant to be pixels.
+        Empty if the four lists differ in length, or if the field mapping has boxes in pixels.
         """
         if self.field_mapping.has_pixel_boxes:
             return np.zeros((0, 4))
@@ -150,56 +150,52 @@ class EditedRecord:
         return self.detections.boxes[first:last].astype(np.float64)
 
 
-def changed(what: str, feature: str, before: JsonValue, after: JsonValue) -> Finding:
-    """What was done to a feature, or to an object."""
+def changed(message: str, feature: str, before: JsonValue, after: JsonValue) -> Finding:
+    """Return the finding for a change of a feature or an object."""
     value = {"before": before, "after": after, "record_dropped": False}
-    return Finding(what, feature, value)
+    return Finding(message, feature, value)
 
 
-def _shown(values: Sequence[JsonValue]) -> JsonValue:
-    """The values of a feature as JSON, of a long one the beginning."""
-    return (values[0] if len(values) == 1 else [*values[:_SHOWN]]) if values else None
+def _to_json(values: Sequence[JsonValue]) -> JsonValue:
+    """Return the first values of a feature as a JSON value; None if it has no values."""
+    return values[0] if len(values) == 1 else [*values[:_MAX_SHOWN]] or None
 
 
-# What cannot be read
+# Bytes that cannot be read
 
 
-def dropped(what: str, size: int | None, code: str) -> Finding:
-    """Bytes that are not in the result; of a rule's code it shows whether they were a record."""
+def dropped(message: str, size: int | None, code: str) -> Finding:
+    """Return the finding for bytes that are dropped; the code shows if they were a record."""
     before: JsonValue = None if size is None else {"bytes": size}
     value = {"before": before, "after": None, "record_dropped": code not in _NO_RECORD}
-    return Finding(what, value=value, code=code)
+    return Finding(message, value=value, code=code)
 
 
 def dropped_damage(damage: Damage) -> Finding:
-    """What is damaged in a shard.
-
-    Raises:
-        ShardError: it is a record that is larger than may be held.
-    """
+    """Return the finding for damaged bytes; raise ShardError if a record exceeds the limit."""
     if damage.kind is DamageKind.OVERSIZE:
         raise replace(damage, fix="raise TFOD_MAX_RECORD_BYTES").to_error()
-    what = "record dropped" if damage.kind is DamageKind.DATA_CRC else "dropped"
-    return dropped(f"{what}: {damage.cause}", damage.skipped or None, _CODE_OF_DAMAGE[damage.kind])
+    verb = "record dropped" if damage.kind is DamageKind.DATA_CRC else "dropped"
+    return dropped(f"{verb}: {damage.cause}", damage.skipped or None, _CODE_OF_DAMAGE[damage.kind])
 
 
 def dropped_record(examples: ExampleBatch, row: int, codes: Set[str]) -> Finding | None:
-    """A record that is no Example; None where it is one, or stays all the same."""
+    """Return the finding for a record that is empty or not an Example, or None to keep it."""
     length = examples.records.record(row).length
     refused = examples.refused.get(row)
     if not length and "TFR009" in codes:
-        return dropped("record dropped: it had no byte", 0, "TFR009")
+        return dropped("record dropped: the record was empty (0 bytes)", 0, "TFR009")
     if refused is None or refused.form is EncodingIssue.SEQUENCE_EXAMPLE or "EXA001" not in codes:
         return None
-    what = f"record dropped: it was no tf.train.Example ({refused.reason})"
-    return dropped(what, length, "EXA001")
+    message = f"record dropped: the record was not a tf.train.Example ({refused.reason})"
+    return dropped(message, length, "EXA001")
 
 
-# What is missing, and rounding
+# Missing features and rounding
 
 
 def add_missing(record: EditedRecord) -> Iterator[Finding]:
-    """A required feature about the image, which the image tells, or its source id."""
+    """Add required features that follow from the image, and the source id."""
     mapping, header = record.field_mapping, record.header
     for key, spec in record.profile.features.items():
         if not spec.required or record.example.kind(key) is not None:
@@ -213,7 +209,7 @@ def add_missing(record: EditedRecord) -> Iterator[Finding]:
 
 
 def clip_rounding(record: EditedRecord) -> Iterator[Finding]:
-    """A box that reaches up to a pixel beyond the image, and is none the smaller inside."""
+    """Clip boxes that extend beyond the image by at most one pixel and keep an area inside."""
     before, header = record.boxes, record.header
     height = header.height if header else record.facts.declared_height
     width = header.width if header else record.facts.declared_width
@@ -229,16 +225,18 @@ def clip_rounding(record: EditedRecord) -> Iterator[Finding]:
         record.new[key] = float_feature(np.where(mask, after[:, side], before[:, side]))
     for number in np.flatnonzero(mask).tolist():
         old, new = (boxes[number].tolist() for boxes in (before, after))
-        said = " became ".join(", ".join(f"{side:.6g}" for side in box) for box in (old, new))
-        what = f"box {number} clipped to the image: {said}"
-        yield changed(what, BOX_KEY, {"object": number, "box": old}, {"object": number, "box": new})
+        texts = (", ".join(f"{side:.6g}" for side in box) for box in (old, new))
+        message = f"box {number} clipped to the image: {' → '.join(texts)}"
+        yield changed(
+            message, BOX_KEY, {"object": number, "box": old}, {"object": number, "box": new}
+        )
 
 
-# Ids by the label map: the text decides
+# Class ids
 
 
-def follow_the_text(record: EditedRecord) -> Iterator[Finding]:
-    """An id other than that of the text."""
+def correct_ids(record: EditedRecord) -> Iterator[Finding]:
+    """Replace ids that are not the id of their class text in the label map."""
     key, texts = record.field_mapping.class_label, record.texts(record.field_mapping.class_text)
     labels = record.labels
     if record.label_map is None or key is None or len(texts) != len(labels):
@@ -249,27 +247,26 @@ def follow_the_text(record: EditedRecord) -> Iterator[Finding]:
         for text, item, label in zip(texts, items, labels, strict=True)
     ]
     if new != labels and record.is_complete():
-        pairs = (f"{old} became {one}" for old, one in zip(labels, new, strict=True) if old != one)
-        yield from record.put(key, new, f"{key}: {', '.join(dict.fromkeys(pairs))}")
+        pairs = zip(labels, new, strict=True)
+        changes = dict.fromkeys(f"{old} changed to {label}" for old, label in pairs if old != label)
+        yield from record.put(key, new, f"{key}: {', '.join(changes)}")
 
 
 def add_ids(record: EditedRecord) -> Iterator[Finding]:
-    """Ids for texts that the label map has, where no object has one."""
-    mapping = record.field_mapping
+    """Add the ids of the class texts from the label map, if no object has an id."""
+    mapping, count = record.field_mapping, record.example.value_count
     texts = record.texts(mapping.class_text)
     if record.label_map is None or mapping.class_label is None or not (texts and mapping.box):
         return
-    if record.example.value_count(mapping.class_label) or record.example.value_count(
-        mapping.box[0]
-    ) != len(texts):
+    if count(mapping.class_label) or count(mapping.box[0]) != len(texts):
         return
     ids = [item.id for item in map(record.label_map.find, texts) if item is not None]
     if len(ids) == len(texts) and record.is_complete():
         yield from record.put(mapping.class_label, ids)
 
 
-def misses_a_class(label_map: LabelMap, records: RecordBatch, key: str) -> bool:
-    """Whether records have a class text that is not in the label map."""
+def lacks_a_class(label_map: LabelMap, records: RecordBatch, key: str) -> bool:
+    """Return whether any record has a class text that is not in the label map."""
     examples = ExampleBatch.of(records)
     spans = examples.column(key, Kind.BYTES).values
     _, firsts = code_spans(examples.buffer, spans)
@@ -277,31 +274,31 @@ def misses_a_class(label_map: LabelMap, records: RecordBatch, key: str) -> bool:
     return any(text.strip() and label_map.find(text) is None for text in texts)
 
 
-# What is said of the image
+# Image format and size
 
 
 def write_format(is_wrong: Callable[[ImageFacts], bool], record: EditedRecord) -> Iterator[Finding]:
-    """The bytes say what they are, or that they are no pixels, whichever is checked."""
+    """Replace a wrong format with the format of the image bytes."""
     key, header = record.field_mapping.format, record.header
     if key and header is not None and is_wrong(record.facts):
         yield from record.put(key, [header.format])
 
 
 def write_size(record: EditedRecord) -> Iterator[Finding]:
-    """The image's header says how large it is, unless what is said has a meaning of its own."""
+    """Replace a wrong size with the size in the image header, if the boxes do not depend on it."""
     header, facts = record.header, record.facts
     if header is None or not facts.other_sides:
         return
-    exchanged = (facts.declared_height, facts.declared_width) == (header.width, header.height)
-    # Boxes far outside may have been divided by the other size: it must stay seen.
+    is_swapped = (facts.declared_height, facts.declared_width) == (header.width, header.height)
+    # Keep a size that is swapped by EXIF, or by which far boxes may have been normalized.
     outside = np.maximum(record.boxes - 1, -record.boxes)
     is_far = bool((outside > MAX_COORDINATE - 1 + ROUNDING_ERROR).any())
-    if not is_far and not (exchanged and header.orientation >= QUARTER):
+    if not is_far and not (is_swapped and header.orientation >= QUARTER):
         yield from _put_size(record)
 
 
 def write_positive_size(record: EditedRecord) -> Iterator[Finding]:
-    """The same for a size that can be none."""
+    """Replace a size that is not positive with the size in the image header."""
     if record.facts.no_sides:
         yield from _put_size(record)
 
@@ -313,12 +310,12 @@ def _put_size(record: EditedRecord) -> Iterator[Finding]:
     )
     area = (facts.declared_height or 0) * (facts.declared_width or 0)
     if header is None or (masks and masks == len(record.boxes) * area):
-        return  # masks of numbers are shaped by the size that the record has
-    for key, said, size in (
+        return  # the declared size is the shape of these numeric masks
+    for key, declared, size in (
         (mapping.height, facts.declared_height, header.height),
         (mapping.width, facts.declared_width, header.width),
     ):
-        if key and record.example.value_count(key) and said != size:
+        if key and record.example.value_count(key) and declared != size:
             yield from record.put(key, [size])
 
 
@@ -326,7 +323,7 @@ def _put_size(record: EditedRecord) -> Iterator[Finding]:
 
 
 def add_source_id(record: EditedRecord, *, is_blank: bool) -> Iterator[Finding]:
-    """A number of its own for an image that has no source id, or a blank one."""
+    """Add a unique number as source id to an image without one, or with a blank one."""
     key = record.field_mapping.source_id
     if key is None or record.example.kind(key) not in (None, Kind.BYTES):
         return
@@ -336,7 +333,7 @@ def add_source_id(record: EditedRecord, *, is_blank: bool) -> Iterator[Finding]:
 
 
 def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Finding]:
-    """A number in place of a text, or of a number that is too large, for receivers of numbers."""
+    """Replace a source id that is a text or too large a number with a valid number."""
     key = record.field_mapping.source_id
     text = record.detections.source_ids[record.row]
     if key is None or not text or not text.strip() or record.source_ids.stays(text):
@@ -348,14 +345,14 @@ def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Findi
     yield from record.put(key, [record.source_ids.next()])
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])
-        what = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r:.81}"
-        yield changed(what, keys.EXTRA_ATTRIBUTES, None, text)
+        message = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r:.81}"
+        yield changed(message, keys.EXTRA_ATTRIBUTES, None, text)
 
 
 FIXES: tuple[tuple[str, Fix], ...] = (
     ("EXA003", add_missing),
     ("BOX004", clip_rounding),
-    ("LAB008", follow_the_text),
+    ("LAB008", correct_ids),
     ("LAB020", add_ids),
     ("IMG004", partial(write_format, lambda facts: facts.says_another_format)),
     ("IMG014", partial(write_format, lambda facts: facts.says_raw)),
@@ -366,4 +363,4 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("NAM010", partial(number_source_id, is_number=False)),
     ("NAM011", partial(number_source_id, is_number=True)),
 )
-"""What fixes the findings of each rule; of two that set one feature the first counts."""
+"""The fix of each rule, by code; if two fixes set the same feature, the first one applies."""

@@ -1,7 +1,7 @@
-"""Repairing shards: what ``tfod check`` finds and can be fixed without guessing.
+"""Repair of shards: fixes the findings of ``tfod check`` that can be fixed without guessing.
 
-A source goes in, and a folder of shards comes out, with a report of what was changed and of what a
-check finds in the result. Records are fixed one by one (:mod:`tfod.shards.fixes`).
+The result is a folder of shards, with a report of the changes and of a check of the result. Records
+are fixed one by one, see :mod:`tfod.shards.fixes`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
-from tfod.shards.rewrite import source_ids_of
+from tfod.shards.rewrite import read_source_ids
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.resolver import resolve
@@ -46,23 +46,22 @@ from tfod.tfrecord.storage.publishing import PendingFile, ProtectedPaths
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
-_MOST_EXAMPLES = 3
-_OF_NO_FOLDER = {"ZIP016": OFF}  # about the zip itself, which the result is not
+_MAX_EXAMPLES = 3
+_ZIP_RULES_OFF = {"ZIP016": OFF}  # about the zip itself; the result is a folder
 
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked of a repair.
+    """The options of a repair.
 
     Attributes:
-        profile: the expected feature description; None to choose the one that fits best.
-        receiver: name of the one who reads the result next; None for any.
-        label_map: file or name of a label map for all shards; None for those beside them.
+        profile: expected feature description; None to choose the one that fits best.
+        receiver: name of the program that will read the result; None for any.
+        label_map: file or name of a label map for all shards; None for those next to the shards.
         only: codes or families of the rules to repair; None for all.
-        skip: codes or families not to repair; stronger.
-        max_record_bytes: a larger record ends the repair.
-        overwrite: whether files of the result may replace others.
-        report: a file that is written besides; it must be none of the source or the result.
+        skip: codes or families not to repair; takes precedence over ``only``.
+        max_record_bytes: size limit of a record; a larger record ends the repair.
+        report: path of the report, which may not be a file of the source or the result.
     """
 
     profile: Profile | None = None
@@ -74,25 +73,22 @@ class Options:
     overwrite: bool = False
     report: str | None = None
 
-    def asks_for(self, code: str) -> bool:
-        """Whether what a rule finds is to be repaired."""
+    def includes(self, code: str) -> bool:
+        """Return whether the findings of a rule are to be repaired."""
         names = {code, code[:3]}
         return (self.only is None or bool(names & self.only)) and not names & self.skip
 
 
 @dataclass
 class Outcome:
-    """What a repair has done.
+    """The outcome of a repair.
 
     Attributes:
-        output: the folder of the result; None when nothing was to be written.
-        shards, records: how many were read.
-        written: how many records the result has.
-        changed, dropped: how many records are not as they were, and how many are not there.
-        by_code: how many changes there are, by the rule that asks for them.
-        examples: the first of them, as findings whose value is what was before and after.
-        label_maps: the label maps of the result, by path.
-        remaining: what a check of the result reports.
+        output: folder of the result; None for a dry run.
+        changed, dropped: number of records that were changed, and that were dropped.
+        by_code: number of changes, by code of the rule.
+        examples: the first changes of each rule, as findings with the values before and after.
+        remaining: report of a check of the result.
     """
 
     source: str
@@ -115,49 +111,50 @@ def repair(
     add: Callable[[Finding], object] = lambda _: None,
     close: Callable[[Outcome], object] = lambda _: None,
 ) -> Outcome:
-    """Repair what can be repaired without guessing; the source is never touched.
+    """Repair the defects that can be repaired without guessing; the source is not changed.
 
     Args:
         source: a shard, a folder, a glob or a zip.
-        output: folder of the result, whose files appear complete or not at all; None to only say
-            what would be done: the result then goes into a temporary folder.
-        options: what is to be repaired.
-        add: takes each change as it is made, as a finding whose value says what was before and
-            after, and whether a record was dropped.
-        close: takes the outcome before the result is published; if it fails, nothing is.
+        output: folder of the result, which is published complete or not at all; None for a dry run,
+            whose result is written to a temporary folder and deleted.
+        options: options of the repair.
+        add: called with each change, as a finding with the values before and after.
+        close: called with the outcome before the result is published; an exception prevents this.
 
     Raises:
-        TfodError: it cannot be done: nothing was found, a file cannot be read or written, or is
-            there already; or all shards of a set are files of 0 bytes.
+        TfodError: there are no shards, a file cannot be read or written or already exists, or all
+            shards of a set are files of 0 bytes.
         OSError: a shard cannot be read.
     """
     options = options or Options()
     with (
-        resolve([source], options.label_map) as found,
+        resolve([source], options.label_map) as sources,
         tempfile.TemporaryDirectory(prefix="tfod-repair-") as scratch,
     ):
-        _require_repairable(source, found)
-        run = _Run(source, output, scratch, options, found, add)
+        _require_repairable(source, sources)
+        run = _Run(source, output, scratch, options, sources, add)
         with run.begin() as out:
             outcome = run.repair(out)
             close(outcome)
         return outcome
 
 
-def _require_repairable(source: str, found: ResolvedSources) -> None:
-    for file in found.files:
+def _require_repairable(source: str, sources: ResolvedSources) -> None:
+    for file in sources.files:
         if file.is_remote or file.name != file.path:
             raise TfodError(f"{file.name}: only files on this machine can be repaired")
-    zips = sum(bool(one.zips) for one in found.datasets)
-    if zips + (zips < len(found.datasets)) > 1:  # their entries may have the same names
-        raise TfodError(f"{source}: there are several zips, or shards next to one; name one")
-    for dataset in found.datasets:
-        for subset in {} if dataset.zips else {one.subset for one in dataset.shards}:
-            require_content([one.path for one in dataset.shards if one.subset == subset])
+    datasets = sources.datasets
+    zip_count = sum(bool(dataset.zips) for dataset in datasets)
+    # Entries of a zip may have the same names as other files.
+    if zip_count > 1 or 0 < zip_count < len(datasets):
+        raise TfodError(f"{source}: there are several zips, or shards next to a zip; name one")
+    for dataset in datasets:
+        for subset in {} if dataset.zips else {shard.subset for shard in dataset.shards}:
+            require_content([shard.path for shard in dataset.shards if shard.subset == subset])
 
 
 class _Run:
-    """One repair. Paths of the result are as in the source, seen from the folder that was named."""
+    """A repair. The result has the paths of the source, relative to the folder of the source."""
 
     def __init__(
         self,
@@ -165,140 +162,143 @@ class _Run:
         output: str | None,
         scratch: str,
         options: Options,
-        found: ResolvedSources,
+        sources: ResolvedSources,
         add: Callable[[Finding], object],
     ) -> None:
         folder = source if os.path.isdir(source) else os.path.dirname(source)
         while glob.has_magic(folder) and not os.path.lexists(folder):
-            folder = os.path.dirname(folder)  # what is in front of the first wildcard
+            folder = os.path.dirname(folder)  # the part before the first wildcard
         self._root = os.path.abspath(folder or ".")
         self._output = scratch if output is None else output
-        self._named = folder if output is None else output  # what reports call it
-        self._options, self._found, self._tell = options, found, add
-        self._outcome = Outcome(source, output, len(found.shards))
-        self._label_maps = {n: file for one in found.datasets for n, file in one.label_maps.items()}
-        self._profile, _, _ = profile_of(options.profile, found.shards, options.max_record_bytes)
+        self._output_name = folder if output is None else output  # in reports
+        self._options, self._sources, self._add_change = options, sources, add
+        self._outcome = Outcome(source, output, len(sources.shards))
+        self._label_maps: dict[str, LabelMapFile] = {}
+        for dataset in sources.datasets:
+            self._label_maps |= dataset.label_maps
+        self._profile, _, _ = profile_of(options.profile, sources.shards, options.max_record_bytes)
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
-        levels = levels_of(self._profile.severities, receiver.severities(None), _OF_NO_FOLDER)
-        codes = (code for code, one in all_rules().items() if one.repair)
-        asked = (one for one in codes if options.asks_for(one) and levels[one])
-        self._codes = fixes.INEVITABLE.union(asked)
+        levels = levels_of(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
+        codes = (code for code, rule in all_rules().items() if rule.repair)
+        included = (code for code in codes if options.includes(code) and levels[code])
+        self._codes = fixes.INEVITABLE.union(included)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
-        self._texts: dict[str, bytes] = {}  # label maps, and candidates for them, by place
+        self._texts: dict[str, bytes] = {}  # label maps and their candidates, by target
         self._new_maps: dict[str, LabelMapFile] = {}
-        self._results: dict[str, Shard] = {}  # by the path of each its name, label map and subset
+        self._results: dict[str, Shard] = {}  # by path
 
-    # Where files go: places are relative to the folder of the result
+    # Paths of the result: targets are relative to its folder
 
-    def _place(self, shard: Shard, path: str | None = None) -> str:
-        """Where the result of a shard goes, or of a file that belongs to it.
+    def _target(self, shard: Shard, path: str | None = None) -> str:
+        """Return the target of a shard, or of a label map of the shard.
 
-        One that lies above the source comes beside the shard.
+        The target of a label map from outside the source is next to the shard.
         """
         root = os.path.abspath(shard.entry.archive) if shard.entry else self._root
         relative = os.path.relpath(os.path.abspath(path or shard.path), root)
         if not relative.startswith(os.pardir + os.sep):
             return relative
         if path is None:
-            raise TfodError(f"{shard.name}: lies outside {root}; name the folder of all shards")
-        return os.path.join(os.path.dirname(self._place(shard)), os.path.basename(path))
+            raise TfodError(f"{shard.name}: the shard is outside {root}; name the common folder")
+        return os.path.join(os.path.dirname(self._target(shard)), os.path.basename(path))
 
-    def _name(self, place: str) -> str:
-        """What reports call a file of the result."""
-        return os.path.join(self._named, place)
+    def _name(self, target: str) -> str:
+        return os.path.join(self._output_name, target)
 
-    def _result(self, shard: Shard) -> Shard:
-        """The result of a shard, with its label map, or with all that could be: a person decides.
+    def _plan(self, shard: Shard) -> Shard:
+        """Return the result of a shard, with its label map or the candidates for it.
 
-        One label map that was named for all shards comes beside each.
+        A label map that was named for all shards is copied next to each of them.
         """
-        place, label_map = self._place(shard), None
-        candidates = [] if shard.entry else [self._place(shard, one) for one in shard.candidates]
-        for one, source in zip(candidates, shard.candidates, strict=False):
+        target, label_map = self._target(shard), None
+        candidates = [] if shard.entry else [self._target(shard, path) for path in shard.candidates]
+        for candidate, source in zip(candidates, shard.candidates, strict=False):
             with open(source, "rb") as stream:
-                self._texts[one] = stream.read()
+                self._texts[candidate] = stream.read()
         if shard.label_map is not None:
             file = self._label_maps[shard.label_map]
-            label_map = self._place(shard, file.path)
+            label_map = self._target(shard, file.path)
             if self._options.label_map is not None:
-                label_map = os.path.join(os.path.dirname(place), LABEL_MAP_FILE)
-            text = self._texts.setdefault(label_map, _content(file))
+                label_map = os.path.join(os.path.dirname(target), LABEL_MAP_FILE)
+            text = self._texts.setdefault(label_map, _read_content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
-            copy = file._replace(name=label_map, path=path)  # of any kind, also a labels.txt
+            copy = file._replace(name=label_map, path=path)  # may also be a labels.txt
             self._new_maps[label_map] = copy if file.label_map else copy.of(text, label_map, path)
         return Shard(
-            self._name(place),
-            os.path.join(self._output, place),
+            self._name(target),
+            os.path.join(self._output, target),
             subset=shard.subset,
             label_map=label_map,
             candidates=[*map(self._name, candidates)],
         )
 
     def begin(self) -> OutputFolder:
-        """The folder of the result, with the label maps that it will have, if it may be written."""
-        shards = self._found.shards
-        self._results = {one.path: one for one in map(self._result, shards)}
-        sources = {one.path for one in self._found.files}
-        sources |= {one for shard in shards for one in (shard.label_map, *shard.candidates) if one}
+        """Return the folder of the result with its label maps; check that it can be written."""
+        shards = self._sources.shards
+        self._results = {shard.path: shard for shard in map(self._plan, shards)}
+        read = {file.path for file in self._sources.files}
+        for shard in shards:
+            read |= {*filter(None, (shard.label_map, *shard.candidates))}
         if report := self._options.report:
-            ProtectedPaths(sources).require_unprotected(report)
-            texts = (os.path.join(self._output, place) for place in self._texts)
+            ProtectedPaths(read).require_unprotected(report)
+            texts = (os.path.join(self._output, target) for target in self._texts)
             written = map(os.path.realpath, (self._output, *self._results, *texts))
             if os.path.realpath(report) in written:
-                raise TfodError(f"{report}: is of the result; name another place for the report")
+                raise TfodError(f"{report}: the result has a file of this name; rename the report")
         if self._outcome.output is not None:
-            sources.add(self._outcome.source)
-        existing = {one.subset: one.paths for one in sets_in(self._output)}
+            read.add(self._outcome.source)
+        existing_sets = {existing.subset: existing.paths for existing in sets_in(self._output)}
 
-        def there(path: str) -> list[str]:
-            """What goes with a shard of the result: is of its name, or of its subset."""
-            own = [path] if os.path.lexists(path) else []
-            others = existing.get(self._results[path].subset, ())
-            return [*own, *(one for one in others if one not in self._results)]
+        def find_existing(path: str) -> list[str]:
+            """Return the existing files that a shard of the result would replace."""
+            same_path = [path] if os.path.lexists(path) else []
+            same_subset = existing_sets.get(self._results[path].subset, ())
+            return [*same_path, *(path for path in same_subset if path not in self._results)]
 
-        out = OutputFolder(self._output, sources, self._options.overwrite, shards_there=there)
-        for place, content in self._texts.items():
-            out.add_text(place, content)
+        out = OutputFolder(self._output, read, self._options.overwrite, shards_there=find_existing)
+        for target, content in self._texts.items():
+            out.add_text(target, content)
         for path in self._results:
             out.require_free(path, os.path.relpath(path, self._output))
         return out
 
     def repair(self, out: OutputFolder) -> Outcome:
-        """Repair all shards; the result is complete, and not yet published."""
+        """Repair all shards; the result is complete, but not yet published."""
         written = []
-        for shard, result in zip(self._found.shards, self._results.values(), strict=True):
+        for shard, result in zip(self._sources.shards, self._results.values(), strict=True):
             file = out.add_shard(result.path)
             self._rewrite(shard, file)
             file.complete()
-            written.append(
-                replace(result, path=file.temporary_path, size=os.path.getsize(file.temporary_path))
-            )
+            path = file.temporary_path
+            written.append(replace(result, path=path, size=os.path.getsize(path)))
         self._outcome.label_maps = [*map(self._name, self._texts)]
         self._outcome.remaining = self._check(iter(written))
         return self._outcome
 
     def _check(self, written: Iterator[Shard]) -> Report:
-        """What is left, as a check of the result reports it."""
         datasets = []
-        for one in self._found.datasets:
-            shards = list(itertools.islice(written, len(one.shards)))
-            maps = {one.label_map: self._new_maps[one.label_map] for one in shards if one.label_map}
-            place = "." if one.zips else os.path.relpath(one.name or ".", self._root)
-            datasets.append(Dataset(os.path.normpath(self._name(place)), shards, maps))
-        # What is wrong with a zip: the result is none, and need not have it.
-        rest = Dataset("", zips=[one for each in self._found.datasets for one in each.zips])
+        for dataset in self._sources.datasets:
+            shards = list(itertools.islice(written, len(dataset.shards)))
+            names = filter(None, (shard.label_map for shard in shards))
+            maps = {name: self._new_maps[name] for name in names}
+            target = "." if dataset.zips else os.path.relpath(dataset.name or ".", self._root)
+            datasets.append(Dataset(os.path.normpath(self._name(target)), shards, maps))
+        # Findings about the zips themselves are reported, but belong to no dataset of the result.
+        zips = Dataset(
+            "", zips=[file for dataset in self._sources.datasets for file in dataset.zips]
+        )
         options = CheckOptions(
             profile=self._options.profile,
             receiver=self._receiver,
             decode=0,
-            severities=_OF_NO_FOLDER,
+            severities=_ZIP_RULES_OFF,
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
         )
-        return check(ResolvedSources(datasets, rest), options)
+        return check(ResolvedSources(datasets, zips), options)
 
     def _rewrite(self, shard: Shard, file: PendingFile) -> None:
-        """Write the repaired shard to a file; what is no shard is copied as it is."""
+        """Write the repaired shard to a file; a file that is not a shard is copied unchanged."""
         is_shard = True
         with shard.open() as stream:
             writer = RecordWriter(file, PeekedStream(stream).compression)
@@ -315,7 +315,7 @@ class _Run:
             self._outcome.records += len(records)
             detections = Detections(ExampleBatch.of(records), self._profile.field_mapping)
             for row in range(len(records)):
-                payload = self._repaired(shard, detections, row)
+                payload = self._fix(shard, detections, row)
                 if payload is not None:
                     writer.write(payload)
                     self._outcome.written += 1
@@ -325,13 +325,13 @@ class _Run:
         with shard.open() as stream:
             shutil.copyfileobj(stream, file)
 
-    def _repaired(self, shard: Shard, detections: Detections, row: int) -> bytes | None:
-        """The payload of a record of a batch as it is to be; None to leave the record out."""
+    def _fix(self, shard: Shard, detections: Detections, row: int) -> bytes | None:
+        """Return the new payload of a record of a batch, or None if the record is dropped."""
         examples = detections.examples
         source = examples.records.record(row)
         place = Place(shard.name, source.number, source.offset)
-        if found := fixes.dropped_record(examples, row, self._codes):
-            self._add(found, place)
+        if finding := fixes.dropped_record(examples, row, self._codes):
+            self._add(finding, place)
             return None
         if row in examples.refused:
             return bytes(source.payload)
@@ -354,49 +354,46 @@ class _Run:
         return record.payload()
 
     def _add(self, change: Finding, place: Place) -> None:
-        """Count a change, and tell it; the first ones of each rule are kept."""
         change, outcome = change.at(place), self._outcome
         outcome.by_code[change.code] += 1
         outcome.dropped += isinstance(change.value, dict) and bool(change.value["record_dropped"])
         examples = [*outcome.examples.get(change.code, ()), change]
-        outcome.examples[change.code] = examples[:_MOST_EXAMPLES]
-        self._tell(change)
+        outcome.examples[change.code] = examples[:_MAX_EXAMPLES]
+        self._add_change(change)
 
     @cached_property
     def _incomplete(self) -> set[str]:
-        """The label maps that miss a class of their shards, which are read once more for it.
+        """Names of the label maps that lack a class of their shards; reads the shards again.
 
-        Such a map may be of another data set: nothing is renumbered by it.
+        Such a label map may belong to a different dataset: no ids are changed by it.
         """
         key = self._profile.field_mapping.class_text
         return {
             shard.label_map
-            for dataset in self._found.datasets
+            for dataset in self._sources.datasets
             for shard in dataset.shards
             if key and shard.label_map and (file := dataset.label_map_of(shard)) and file.label_map
-            if any(fixes.misses_a_class(file.label_map, one, key) for one in self._read(shard))
+            if any(fixes.lacks_a_class(file.label_map, batch, key) for batch in self._read(shard))
         }
 
     def _last_source_id(self) -> int:
-        """The number behind which others are free; the shards are read once more for it."""
+        """Return the number after which all are free; reads the shards again."""
         key = self._profile.field_mapping.source_id or keys.SOURCE_ID
-        used = (one for each in self._found.shards for one in source_ids_of(self._read(each), key))
-        return last_before_free(used, self._source_ids.largest)
+        batches = itertools.chain.from_iterable(map(self._read, self._sources.shards))
+        return last_before_free(read_source_ids(batches, key), self._source_ids.largest)
 
     def _read(self, shard: Shard) -> Iterator[RecordBatch]:
-        """The sound records of a shard before they are repaired."""
-        return (one for one in self._walk(shard) if not isinstance(one, Damage))
+        return (batch for batch in self._walk(shard) if not isinstance(batch, Damage))
 
     def _walk(self, shard: Shard) -> Iterator[RecordBatch | Damage]:
         limit = self._options.max_record_bytes
-        # What is wrong with a zip its own findings say; what was read of an entry is sound.
+        # The check of the zip reports its errors; the records read before an error are valid.
         with contextlib.suppress(ZipEntryError), shard.open() as stream:
             yield from walk(stream, shard.name, shard.size, limit)
 
 
-def _content(label_map: LabelMapFile) -> bytes:
-    """The bytes of a label map; of one that was named for all shards there are none."""
+def _read_content(label_map: LabelMapFile) -> bytes:
     if label_map.label_map is None and not 0 < len(label_map.data) <= LONGEST_LABEL_MAP:
-        raise TfodError(label_map.error)  # of a longer one only the beginning was read
+        raise TfodError(label_map.error)  # only the beginning of a longer file was read
     text = label_map.label_map.to_text() if label_map.label_map else ""
     return label_map.data or text.encode()

@@ -1,7 +1,7 @@
-"""Resharding: the same records in another number of shards, compressed or not, shuffled or not.
+"""Resharding: changes of the number, size, compression and order of shards.
 
-Shards of several sources are put together. Where their label maps differ these become one, and the
-ids in the records follow it.
+Shards of several sources are merged. If their label maps differ, these are joined, and the ids in
+the records change accordingly.
 """
 
 from __future__ import annotations
@@ -40,28 +40,26 @@ from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
 
 Edit: TypeAlias = "Callable[[ExampleBatch], Mapping[int, Mapping[str, bytes]]]"
-"""Finds the features that become others, by record and key."""
+"""Returns the features of a batch that change, by row and key."""
 _MANY_SUBSETS, _FEW_RECORDS = 3, 10
-"""More subsets with fewer records each, on average, may be meant as one, as VoTT writes them."""
+"""More subsets, with fewer records on average, are probably one set, for example from VoTT."""
 
 
 @dataclass(frozen=True)
 class Resharded:
-    """What was written.
+    """The result of resharding.
 
     Attributes:
-        records: how many by subset.
-        paths: of the shards.
-        label_maps: names of the label maps beside them.
-        are_joined: whether that is one which was made of several.
-        kept_ids: the label maps whose ids the classes keep, if that was asked for.
-        notes: what was odd, as sentences.
+        records: number of records by subset.
+        label_maps: names of the label maps next to the shards.
+        is_joined: whether the label map was joined from several.
+        kept_ids: the label maps whose ids the classes keep, if this was requested.
     """
 
     records: Mapping[str, int]
     paths: Sequence[str]
     label_maps: Sequence[str]
-    are_joined: bool
+    is_joined: bool
     notes: Sequence[str]
     kept_ids: Sequence[str] = ()
 
@@ -77,47 +75,45 @@ def reshard(
     label_map: str | None = None,
     join: str | None = None,
 ) -> Resharded:
-    """Write the records of shards into other shards; the bytes of each record stay as they are.
+    """Write the records of shards to new shards; the bytes of each record stay the same.
 
-    Subsets are kept apart, and named as they were (:func:`similar_file_names`); the label map
-    beside the shards is copied byte for byte. Where shards that come together have different label
-    maps, these become one (:class:`~tfod.shards.label_maps.JoinedClasses`), and of a record the ids
-    that are others by it are changed and nothing else. Without a shuffle, memory is flat and
-    records keep their order, dealt in turn over the shards as the OD API does it; with one it takes
-    24 bytes a record, compressed shards are unpacked into a temporary file, and remote ones are
-    copied into a hidden folder beside what is written.
+    Subsets stay separate and keep their names (:func:`similar_file_names`), and label maps are
+    copied byte for byte. If shards with different label maps are merged, the label maps are joined
+    (:class:`~tfod.shards.label_maps.JoinedClasses`), and only the ids in the records change.
+
+    Without a shuffle, memory use is constant, and the records are dealt to the shards in turn, as
+    in the OD API. A shuffle takes 24 bytes per record; compressed shards are unpacked to a
+    temporary file, and remote shards are copied to a hidden folder next to the output.
 
     Args:
-        source: shards, or several sources, as ``find_readable`` takes them; of several the
-            subsets of one name are joined.
-        folder: where to write.
-        layout: number, size and compression of the shards; where it says nothing they stay.
-        shuffle: a seed from 0 to 2**32 - 1. Each subset is permuted by
-            ``numpy.random.RandomState(seed).permutation``, whose results NumPy has frozen
-            (NEP 19), so that they are the same everywhere.
-        overwrite: replace shards of the same subsets in the folder.
-        receiver: who reads them next. For one that parses source ids (:data:`LARGEST_FOR`) numbers
-            are written in place of those that it does not read; for the first of them all shards
-            are read once more.
-        label_map: a file, or the name of a label map that tfod ships, whose ids the classes keep.
-            Without it, the ids are those of a label map that the folder has already.
-        join: the name of the only subset that is written, which has all shards.
+        source: one or more sources, see ``find_readable``; subsets with the same name are merged.
+        folder: the folder of the output.
+        layout: number, size and compression of the shards; unset options keep their values.
+        shuffle: seed from 0 to 2**32 - 1. Each subset is permuted by
+            ``numpy.random.RandomState(seed).permutation``, which gives the same result in every
+            version of NumPy (NEP 19).
+        overwrite: whether to replace shards of the same subsets in the folder.
+        receiver: name of the program that will read the shards. If it needs numbers as source ids
+            (:data:`LARGEST_FOR`), numbers replace invalid ones; this may read all shards again.
+        label_map: file or name of a label map whose ids the classes keep. Without it, the classes
+            keep the ids of a label map that is already in the folder.
+        join: name of a single subset that gets all shards.
 
     Raises:
-        ShardsNotFoundError: there is nothing to read.
-        ShardError: a shard is damaged; or label maps differ, and a record is no Example, or has an
-            id that nothing explains.
-        LabelMapError: different label maps cannot be joined.
-        OutputExistsError: there is something in the folder, or it is what is read.
-        WriteError: the folder cannot be written to.
-        OptionError: the seed is out of range, or the shards have no name of their own.
+        ShardsNotFoundError: there are no shards.
+        ShardError: a shard is damaged; or label maps differ, and a record is not an Example or has
+            an id without a known class.
+        LabelMapError: the label maps cannot be joined.
+        OutputExistsError: an output file already exists, or is an input file.
+        WriteError: the folder cannot be written.
+        OptionError: the seed is out of range, or the names of the shards are not unique.
     """
     if shuffle is not None and not 0 <= shuffle < 1 << 32:
         raise OptionError(f"shuffle: {shuffle} is not a seed from 0 to {(1 << 32) - 1}")
     largest = LARGEST_FOR.get(receiver or "")
     layout = layout or ShardLayout()
-    named = [source] if isinstance(source, (str, os.PathLike)) else source
-    sources = [os.fspath(one) for one in named]
+    source_list = [source] if isinstance(source, (str, os.PathLike)) else source
+    sources = [os.fspath(item) for item in source_list]
     shards = find_readable(sources)
     sets, paths = shards.sets, shards.paths
     read = [*sources, *paths]
@@ -126,7 +122,7 @@ def reshard(
         sets = [ShardSet(join, tuple(paths), stem=stem_of_subset(join))]
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
     target = _target_map(os.fspath(folder), sets, label_map)
-    copies = _copies(sets, maps)
+    copies = _label_map_copies(sets, maps)
     if target and (target.others or {*(copies or {}).values()} != {target.content}):
         copies = None
     joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
@@ -139,15 +135,18 @@ def reshard(
     with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
             out.add_text(name, text)
-        for one in sets:
-            out.require_free(one.subset, _names(one, 1)[0])
+        for shard_set in sets:
+            out.require_free(shard_set.subset, _new_names(shard_set, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
-        work = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
+        scratch = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
             numbers = numbers_for(paths, largest)
             edits.append(functools.partial(number_source_ids, numbers=numbers))
-        counts = [_copy(one, _fill_in(layout, one), shuffle, out, work, edits) for one in sets]
+        counts = [
+            _copy_set(shard_set, _fill_in(layout, shard_set), shuffle, out, scratch, edits)
+            for shard_set in sets
+        ]
         if joined:
             classes = joined.classes
             notes += [*joined.notes, *classes.notes()]
@@ -157,44 +156,47 @@ def reshard(
                 notes += completed.notes
                 name, content = os.path.relpath(target.path, folder), completed.content
             name = os.path.basename(name)
-            # A label map of one subset's folder is not found from the others.
-            folders = {os.path.dirname(_names(one, 1)[0]) for one in sets} if inside else set[str]()
-            texts = {os.path.join(one, name): content for one in {inside, *folders}}
+            # A label map in the folder of a subset cannot be found from the other subsets.
+            firsts = [_new_names(shard_set, 1)[0] for shard_set in sets] if inside else []
+            folders = {inside, *map(os.path.dirname, firsts)}
+            texts = {os.path.join(path, name): content for path in folders}
             for name in texts:
                 out.add_text(name, content)
-    records = {one.subset: count for one, count in zip(sets, counts, strict=True)}
+    records = {shard_set.subset: count for shard_set, count in zip(sets, counts, strict=True)}
     if len(sets) > _MANY_SUBSETS and sum(counts) < _FEW_RECORDS * len(sets):
-        of_each = f"{len(sets)} subsets of {sum(counts)} records in all, each with its own shards"
-        notes.append(f"{of_each}; --join NAME makes one subset of them")
-    kept_ids = [] if target is None else [target.path] if target.content else [*target.others]
+        amounts = f"{len(sets)} subsets with {sum(counts)} records in total"
+        notes.append(f"{amounts}, each with its own shards; --join NAME makes them one subset")
+    kept_ids: list[str] = []
+    if target:
+        kept_ids = [target.path] if target.content else [*target.others]
     return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
 
 
 def _target_map(folder: str, sets: Sequence[ShardSet], label_map: str | None) -> TargetMap | None:
     if is_url(folder):
-        return None  # refused as an output
-    shards = [os.path.join(folder, _names(one, 1)[0]) for one in sets]
-    found = TargetMap.find(folder, shards, label_map)
-    return found or (TargetMap.like(folder, label_map) if label_map else None)
+        return None  # the output folder will be rejected
+    shards = [os.path.join(folder, _new_names(shard_set, 1)[0]) for shard_set in sets]
+    target = TargetMap.find(folder, shards, label_map)
+    return target or (TargetMap.like(folder, label_map) if label_map else None)
 
 
-def _copy(
-    one: ShardSet,
+def _copy_set(
+    shard_set: ShardSet,
     layout: ShardLayout,
     shuffle: int | None,
     out: OutputFolder,
-    work: str,
+    scratch: str,
     edits: Sequence[Edit],
 ) -> int:
-    writer = out.add_subset(one.subset, layout, functools.partial(_names, one))
+    writer = out.add_subset(shard_set.subset, layout, functools.partial(_new_names, shard_set))
     if shuffle is None:
-        for path in one.paths:
+        for path in shard_set.paths:
             for batch in read_record_batches(path):
                 _copy_batch(batch, writer, edits)
     else:
-        local = {_local(path, work): path for path in one.paths}
-        for place, payload in _shuffled(list(local), shuffle):
-            example = Example.from_bytes(payload, local[place]) if edits else None
+        sources = {_make_local(path, scratch): path for path in shard_set.paths}
+        for path, payload in _read_shuffled(list(sources), shuffle):
+            example = Example.from_bytes(payload, sources[path]) if edits else None
             changes = _changes(example.batch, edits).get(0) if example else None
             writer.write(rewrite_example(example, changes) if example and changes else payload)
     writer.complete()  # closes its files
@@ -202,8 +204,8 @@ def _copy(
 
 
 def _copy_batch(records: RecordBatch, writer: ShardSetWriter, edits: Sequence[Edit]) -> None:
-    """Write records as they are, but for those that are edited."""
-    first = 0  # of the rows that are written as they are
+    """Write records unchanged, except for those with edits."""
+    first = 0  # first row that has not been written
     if edits:
         examples = ExampleBatch.of(records)
         for row, changes in sorted(_changes(examples, edits).items()):
@@ -214,96 +216,97 @@ def _copy_batch(records: RecordBatch, writer: ShardSetWriter, edits: Sequence[Ed
 
 
 def _changes(examples: ExampleBatch, edits: Sequence[Edit]) -> dict[int, dict[str, bytes]]:
-    found: dict[int, dict[str, bytes]] = {}
+    changes: dict[int, dict[str, bytes]] = {}
     for edit in edits:
         for row, features in edit(examples).items():
-            found.setdefault(row, {}).update(features)
-    return found
+            changes.setdefault(row, {}).update(features)
+    return changes
 
 
-def _fill_in(layout: ShardLayout, one: ShardSet) -> ShardLayout:
-    """What the layout leaves open stays as the source has it."""
+def _fill_in(layout: ShardLayout, shard_set: ShardSet) -> ShardLayout:
+    """Fill in the options that are not set from the source shards."""
     if layout.num_shards is None and layout.shard_size is None:
-        layout = replace(layout, num_shards=len(one.paths))
+        layout = replace(layout, num_shards=len(shard_set.paths))
     if layout.compression is None:
-        with open_shard(one.paths[0]) as (stream, _):
+        with open_shard(shard_set.paths[0]) as (stream, _):
             layout = replace(layout, compression=PeekedStream(stream).compression)
     return layout
 
 
-def _names(one: ShardSet, count: int) -> list[str]:
-    """Names for the shards of a set, in the manner of its first one."""
-    first = one.paths[0]
+def _new_names(shard_set: ShardSet, count: int) -> list[str]:
+    """Return names for new shards of a set, similar to the name of its first shard."""
+    subset, first = shard_set.subset, shard_set.paths[0]
     if parse_shard_name(first) is None:
-        return shard_file_names(one.subset, count)
-    if one.stem:
-        return similar_file_names(first, one.stem, count)
-    stem = shard_names(one.paths)[first].stem or one.subset
-    inside = ""
-    if subset_of_stem(stem) != one.subset:  # it is named for the folder that it is in
-        inside = name_of(folder_of(first))
+        return shard_file_names(subset, count)
+    if shard_set.stem:
+        return similar_file_names(first, shard_set.stem, count)
+    stem = shard_names(shard_set.paths)[first].stem or subset
+    # If the file name has a different subset, this one is the name of the folder.
+    inside = name_of(folder_of(first)) if subset_of_stem(stem) != subset else ""
     return [os.path.join(inside, name) for name in similar_file_names(first, stem, count)]
 
 
-def _local(shard: str, work: str) -> str:
-    """Where the records of a shard can be fetched one by one; a remote one is copied for that."""
+def _make_local(shard: str, scratch: str) -> str:
+    """Return a path for random access to the records of a shard; copies remote shards."""
     if not is_url(shard):
         return shard
-    place = os.path.join(work, f"unpacked-{os.urandom(8).hex()}")
-    file = PendingFile(place, place)
+    path = os.path.join(scratch, f"unpacked-{os.urandom(8).hex()}")
+    file = PendingFile(path, path)
     for batch in read_record_batches(shard):
         first, last = batch.framed_spans[[0, -1]].tolist()
         file.write(memoryview(batch.buffer)[first[0] : sum(last)])
     file.complete()
-    return place
+    return path
 
 
-def _shuffled(paths: Sequence[str], seed: int) -> Iterator[tuple[str, bytes]]:
-    """The payloads of all records of some shards in random order, each with its shard."""
-    from tfod.tfrecord.record_index import RecordIndex  # who does not shuffle jumps to no record
+def _read_shuffled(paths: Sequence[str], seed: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the payloads of all records of the shards in random order, each with its shard."""
+    from tfod.tfrecord.record_index import RecordIndex  # only needed to shuffle
 
     indexes = [RecordIndex(path) for path in paths]
     for index in indexes:
-        if not len(index):  # nothing of it will be read: see that it is a shard
+        if not len(index):  # no record of it will be read: check that it is a shard
             next(read_records(index.path), None)
     ends = np.cumsum([len(index) for index in indexes])
-    # Not a Generator: its results may change from one NumPy to the next.
+    # Not a Generator: its results may change with the version of NumPy.
     order = np.random.RandomState(seed).permutation(int(ends[-1]))
     shards = np.searchsorted(ends, order, side="right")
     for number, shard in zip(order, shards, strict=True):
-        # From the end of the shard.
+        # A negative index, which counts from the end of the shard.
         yield paths[shard], indexes[shard][int(number - ends[shard])]
 
 
-def _copies(sets: Sequence[ShardSet], maps: Mapping[str, str | None]) -> dict[str, bytes] | None:
-    """The label maps by the names under which they are found again; None where they differ.
+def _label_map_copies(
+    sets: Sequence[ShardSet], maps: Mapping[str, str | None]
+) -> dict[str, bytes] | None:
+    """Return the label maps by their new names, or None if they differ and must be joined.
 
-    They do where the shards of one subset have several, or some one and others none; or where those
-    do that come from several folders into one.
+    They differ if the shards of a subset do not have the same one, or if shards from several
+    folders, with different label maps, are written to the same folder.
     """
-    read = functools.cache(_content)
-    found: dict[str, dict[tuple[str, bytes], None]] = {}  # by folder; no name for no label map
+    read = functools.cache(_read_content)
+    copies: dict[str, dict[tuple[str, bytes], None]] = {}  # by folder; the name "" stands for none
     sources: dict[str, set[str]] = {}
-    for one in sets:
-        # Of copies under several names, none would be found next to shards of one name.
-        if len({(name_of(maps[path] or ""), read(maps[path])) for path in one.paths}) > 1:
+    for shard_set in sets:
+        paths = shard_set.paths
+        # A label map cannot be found if its copies next to the shards have several names.
+        if len({(name_of(maps[path] or ""), read(maps[path])) for path in paths}) > 1:
             return None
-        first = os.path.dirname(_names(one, 1)[0])
-        for path in one.paths:
+        folder = os.path.dirname(_new_names(shard_set, 1)[0])
+        for path in paths:
             file, source = maps[path], folder_of(path)
-            # Beside its shards, or a folder up.
-            inside = first if file is None or folder_of(file) == source else os.path.dirname(first)
-            found.setdefault(inside, {})[name_of(file or ""), read(file)] = None
+            is_above = file is not None and folder_of(file) != source
+            inside = os.path.dirname(folder) if is_above else folder
+            copies.setdefault(inside, {})[name_of(file or ""), read(file)] = None
             sources.setdefault(inside, set()).add(source)
-    for inside, copies in found.items():
-        if len(sources[inside]) > 1 and len({content for _, content in copies}) > 1:
+    for inside, files in copies.items():
+        if len(sources[inside]) > 1 and len({content for _, content in files}) > 1:
             return None
-    every = ((inside, *copy) for inside, copies in found.items() for copy in copies)
+    every = ((inside, *file) for inside, files in copies.items() for file in files)
     return {os.path.join(inside, name): content for inside, name, content in every if name}
 
 
-def _content(file: str | None) -> bytes:
-    """The bytes of a label map; none where there is none."""
+def _read_content(file: str | None) -> bytes:
     if file is None:
         return b""
     with open_shard(file) as (stream, _):

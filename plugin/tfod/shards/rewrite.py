@@ -1,4 +1,4 @@
-"""Changing some features of records, such as source ids, and leaving every other byte as it was."""
+"""Changes to single features of records, such as source ids, that keep all other bytes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfod.example.wire import Buffer, Kind, encode_varint
 from tfod.kernel.reference import Field, fields
 from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
-_FEATURES = 1  # the field of an Example; also the map that is in it, and the key of an entry
+_FEATURES = 1  # field number of Example.features, of its map, and of the key of a map entry
 _LENGTH = 2
 
 
 class _Edit(NamedTuple):
-    """What comes in the place of ``buffer[start:stop]``."""
+    """The replacement of ``buffer[start:stop]``."""
 
     start: int
     stop: int
@@ -29,43 +29,46 @@ class _Edit(NamedTuple):
 
 
 def rewrite_example(example: Example, changes: Mapping[str, bytes | None]) -> bytes:
-    """The payload of an Example with some features replaced, added or removed.
+    """Return the payload of an Example with some features replaced, added or removed.
 
-    What is not changed is copied byte for byte and in its order, however its writer spelled it:
-    unknown fields, long varints, unpacked numbers, other keys that come twice. A key that is
-    changed behaves as protobuf has it: of several entries the last one counts, so the new feature
-    takes its place, and the others go. A feature that is new comes behind all others.
+    Everything else is copied byte for byte and in order: unknown fields, long varints, unpacked
+    numbers, repeated keys. If a changed key has several entries, the new feature replaces the last
+    one, which is the valid one in protobuf, and the others are removed. New features come last.
 
-    Changes are by key a feature as ``bytes_feature``, ``float_feature`` or ``int64_feature`` encode
-    it, or None to remove the key; removing a key that is not there does nothing.
+    Args:
+        example: the Example.
+        changes: features by key, encoded by ``bytes_feature``, ``float_feature`` or
+            ``int64_feature``; None to remove a key, if it exists.
     """
     record = example.record
     buffer, stop = record.buffer, record.start + record.length
-    maps = [one for one in _fields(buffer, record.start, stop) if one[1].number == _FEATURES]
+    top_fields = _fields(buffer, record.start, stop)
+    maps = [(start, field) for start, field in top_fields if field.number == _FEATURES]
     entries = [
         [
             (key, start, entry.end)
             for start, entry in _fields(buffer, field.start, field.end)
-            if entry.number == _FEATURES and (key := _key(buffer, entry)) in changes
+            if entry.number == _FEATURES and (key := _read_key(buffer, entry)) in changes
         ]
         for _, field in maps
     ]
-    last = {key: start for found in entries for key, start, _ in found}
+    last = {key: start for map_entries in entries for key, start, _ in map_entries}
     added = b"".join(
         encode_entry(key, feature)
         for key, feature in changes.items()
         if feature is not None and key not in last
     )
     edits = []
-    for (start, field), found in zip(maps, entries, strict=True):
-        inside = []
-        for key, first, end in found:
+    for (start, field), map_entries in zip(maps, entries, strict=True):
+        entry_edits = []
+        for key, first, end in map_entries:
             feature = changes[key] if last[key] == first else None
-            inside.append(_Edit(first, end, b"" if feature is None else encode_entry(key, feature)))
+            new = b"" if feature is None else encode_entry(key, feature)
+            entry_edits.append(_Edit(first, end, new))
         if added and field is maps[-1][1]:
-            inside.append(_Edit(field.end, field.end, added))
-        if inside:  # else not even its length is spelled anew
-            content = _apply(buffer, field.start, field.end, inside)
+            entry_edits.append(_Edit(field.end, field.end, added))
+        if entry_edits:  # otherwise keep even the encoding of the map's length
+            content = _apply(buffer, field.start, field.end, entry_edits)
             edits.append(_Edit(start, field.end, _encode_map(content)))
     if added and not maps:
         edits.append(_Edit(stop, stop, _encode_map(added)))
@@ -73,7 +76,7 @@ def rewrite_example(example: Example, changes: Mapping[str, bytes | None]) -> by
 
 
 def _apply(buffer: Buffer, start: int, stop: int, edits: Sequence[_Edit]) -> bytes:
-    """A piece of the buffer with its edits, which are in order."""
+    """Return ``buffer[start:stop]`` with its edits, which must be in order."""
     parts: list[bytes | memoryview] = []
     with memoryview(buffer) as view:
         for edit in edits:
@@ -87,14 +90,14 @@ def _encode_map(entries: bytes) -> bytes:
 
 
 def _fields(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, Field]]:
-    """The fields of a message, each with the place of its tag."""
+    """Yield the fields of a message, each with the offset of its tag."""
     for field in fields(buffer, start, stop):
         yield start, field
         start = field.end
 
 
-def _key(buffer: Buffer, entry: Field) -> str:
-    """The key of a map entry: the last that is in it, and empty where there is none."""
+def _read_key(buffer: Buffer, entry: Field) -> str:
+    """Return the key of a map entry: the last key field, or "" if there is none."""
     key = b""
     for number, wire, first, stop in fields(buffer, entry.start, entry.end):
         if number == 1 and wire == _LENGTH:
@@ -102,45 +105,46 @@ def _key(buffer: Buffer, entry: Field) -> str:
     return key.decode("utf-8", "surrogateescape")
 
 
-# Numbers in place of source ids
+# Source ids
 
 
 def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
-    """Numbers for the records of shards, which are read for it if any is needed."""
+    """Return numbers for the records of shards, which are read when the first one is needed."""
 
     def find_last() -> int:
         batches = itertools.chain.from_iterable(map(read_record_batches, paths))
-        return last_before_free(source_ids_of(batches), largest)
+        return last_before_free(read_source_ids(batches), largest)
 
     return SourceIdNumbers(largest, find_last)
 
 
-def source_ids_of(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> Iterator[str]:
-    """The source ids of records; '' where a record has none."""
+def read_source_ids(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> Iterator[str]:
+    """Yield the source ids of records, '' for records without one; their order may change."""
     for records in batches:
         column = ExampleBatch.of(records).column(key, Kind.BYTES)
-        yield from (one.decode("latin-1") for one in column.byte_strings())
+        yield from (source_id.decode("latin-1") for source_id in column.byte_strings())
         yield from itertools.repeat("", len(records) - len(column.values))
 
 
 def number_source_ids(
     examples: ExampleBatch, numbers: SourceIdNumbers
 ) -> dict[int, dict[str, bytes]]:
-    """By record the features that give it a number; what cannot be parsed stays as it is."""
-    found = DetectionColumns(examples)
+    """Return features that replace invalid source ids, by row; skips rows that are not Examples."""
+    columns = DetectionColumns(examples)
     return {
-        row: _numbered(found, row, numbers)
-        for row, one in enumerate(found.source_ids)
-        if not numbers.stays(one) and row not in examples.refused
+        row: _number_source_id(columns, row, numbers)
+        for row, source_id in enumerate(columns.source_ids)
+        if not numbers.stays(source_id) and row not in examples.refused
     }
 
 
-def _numbered(found: DetectionColumns, row: int, numbers: SourceIdNumbers) -> dict[str, bytes]:
-    """The features that give a record a number, and keep what was in its place."""
+def _number_source_id(
+    columns: DetectionColumns, row: int, numbers: SourceIdNumbers
+) -> dict[str, bytes]:
     features = {keys.SOURCE_ID: bytes_feature([numbers.next().encode()])}
-    if former := former_source_id(found.source_ids[row], found.filenames[row]):
-        column = found.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES)
-        extra = "".join(found.texts_in(column, row)).encode()
-        if kept := with_image_attributes(extra, former):
-            features[keys.EXTRA_ATTRIBUTES] = bytes_feature([kept])
+    if former := former_source_id(columns.source_ids[row], columns.filenames[row]):
+        column = columns.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES)
+        extra = "".join(columns.texts_in(column, row)).encode()
+        if attributes := with_image_attributes(extra, former):
+            features[keys.EXTRA_ATTRIBUTES] = bytes_feature([attributes])
     return features

@@ -1,6 +1,6 @@
-"""Records to look at: of each an image with its boxes, masks, keypoints and classes.
+"""Drawings of records, with their boxes, masks, keypoints and classes.
 
-The reporters of the check draw them (:mod:`tfod.checker.reporters.drawing`), and make the page.
+:mod:`tfod.checker.reporters.drawing` draws them, :mod:`tfod.checker.reporters.html` makes the page.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
-_LARGEST_RECORD = 256 << 20
-_MOST_NAMES, _MOST_LABELS = 8, 6
-_TALLEST = 22.0  # rem, of an image on a page
+_MAX_RECORD_BYTES = 256 << 20
+_MAX_NAMES, _MAX_LABELS = 8, 6
+_MAX_HEIGHT = 22.0  # of an image on the page, rem
 
 
 @dataclass
-class Shown:
-    """The chosen records, the classes and what could not be read on the way to the last of them.
+class DrawnRecords:
+    """The selected records, with the classes and errors of all records up to the last of them.
 
     Attributes:
-        without_objects: why no box is shown; empty if there is one.
+        without_objects: why no boxes are drawn; empty if there are boxes.
     """
 
     cards: Sequence[Card] = ()
@@ -51,134 +51,135 @@ class Shown:
 
     @property
     def boxes(self) -> int:
-        """How many there are, drawn or not; labels of whole images have no colour."""
-        return sum(count for one in self.cards for _, colour, count in one.classes if colour)
+        """The number of boxes, drawn or not; labels of whole images have no colour."""
+        return sum(count for card in self.cards for _, colour, count in card.classes if colour)
 
 
 def draw_records(
-    found: ResolvedSources,
+    sources: ResolvedSources,
     profile: Profile | None = None,
     *,
     first: int = 24,
     records: frozenset[int] | None = None,
     class_name: str | None = None,
-) -> Shown:
+) -> DrawnRecords:
     """Draw records, in the order of the shards.
 
     Args:
-        found: the shards.
-        profile: of all of them; else the one that fits best.
-        first: how many, unless ``records`` says which.
-        records: their numbers in the only shard.
-        class_name: only those with an object, or a label, of this class.
+        sources: the shards.
+        profile: profile of all shards; None for the one that fits best.
+        first: number of records to draw, unless ``records`` is set.
+        records: numbers of the records to draw; the source must be a single shard.
+        class_name: draw only records with an object or an image label of this class.
 
     Raises:
-        TfodError: the shards hold nothing that can be shown, or nothing of that class; or jinja2 or
-            Pillow is not installed.
+        TfodError: there is nothing to draw, or jinja2 or Pillow is not installed.
     """
-    profile, _, unknown = profile_of(profile, found.shards, _LARGEST_RECORD)
+    profile, _, unknown = profile_of(profile, sources.shards, _MAX_RECORD_BYTES)
     if unknown is not None:
-        features = join_names(unknown.keys, _MOST_NAMES) or "none"
+        features = join_names(unknown.keys, _MAX_NAMES) or "none"
         raise TfodError(
             f"{unknown.shard}: there are no images or boxes to show, its features are {features};"
-            " tfod describe says more"
+            " for details run tfod describe"
         )
-    if records is not None and len(found.shards) > 1:
-        raise TfodError("--records are numbers within a shard; name one shard, not several")
-    shown = Shown()
-    cards = _cards(found, profile, shown, records, class_name)
-    shown.cards = list(islice(cards, None if records else first))
-    if shown.cards and not shown.boxes:
-        shown.without_objects = no_objects_sentence(shown.keys, [profile.field_mapping])
-    if not shown.cards and shown.damage is not None and not shown.classes:
-        raise shown.damage.to_error()
-    if not shown.cards and class_name is not None:
-        some = join_names(sorted(map(repr, shown.classes)), _MOST_NAMES) or "none"
-        raise TfodError(f"no object is of the class {class_name!r:.81}; there are {some}")
-    return shown
+    if records is not None and len(sources.shards) > 1:
+        raise TfodError("--records are numbers within a shard; name only one shard")
+    drawn = DrawnRecords()
+    cards = _cards(sources, profile, drawn, records, class_name)
+    drawn.cards = list(islice(cards, None if records else first))
+    if drawn.cards and not drawn.boxes:
+        drawn.without_objects = no_objects_sentence(drawn.keys, [profile.field_mapping])
+    if not drawn.cards and drawn.damage is not None and not drawn.classes:
+        raise drawn.damage.to_error()
+    if not drawn.cards and class_name is not None:
+        names = join_names(sorted(map(repr, drawn.classes)), _MAX_NAMES) or "none"
+        raise TfodError(f"no object has the class {class_name!r:.81}; existing classes: {names}")
+    return drawn
 
 
 def _cards(
-    found: ResolvedSources,
+    sources: ResolvedSources,
     profile: Profile,
-    shown: Shown,
+    drawn: DrawnRecords,
     records: frozenset[int] | None,
     class_name: str | None,
 ) -> Iterator[Card]:
     number = -1
-    for dataset, shard in ((one, shard) for one in found.datasets for shard in one.shards):
+    pairs = ((dataset, shard) for dataset in sources.datasets for shard in dataset.shards)
+    for dataset, shard in pairs:
         file = dataset.label_map_of(shard)
-        where = f"{shard.name}, " if len(found.shards) > 1 else ""
-        for detections, row in _rows(shard, profile, shown):
+        label_map = file.label_map if file else None
+        location = f"{shard.name}, " if len(sources.shards) > 1 else ""
+        for detections, row in _rows(shard, profile, drawn):
             number = detections.examples.records.first + row
             if records is None or number in records:
-                card, drawing = _card(detections, row, file.label_map if file else None, where)
+                card, render = _make_card(detections, row, label_map, location)
                 names = {name for name, _, _ in card.classes}
-                shown.classes |= names
+                drawn.classes |= names
                 if class_name is None or class_name in names:
-                    yield replace(card, svg=drawing())
+                    yield replace(card, svg=render())
             if records is not None and number >= max(records):
                 return
     if records is not None:
         raise TfodError(f"--records {max(records)}: the last record is {number}")
 
 
-def _rows(shard: Shard, profile: Profile, shown: Shown) -> Iterator[tuple[Detections, int]]:
+def _rows(shard: Shard, profile: Profile, drawn: DrawnRecords) -> Iterator[tuple[Detections, int]]:
     with shard.open() as stream:
         try:
-            for records in walk(stream, shard.name, shard.size, _LARGEST_RECORD):
+            for records in walk(stream, shard.name, shard.size, _MAX_RECORD_BYTES):
                 if isinstance(records, Damage):
-                    shown.unreadable += 1
-                    shown.damage = shown.damage or records
+                    drawn.unreadable += 1
+                    drawn.damage = drawn.damage or records
                     continue
                 detections = Detections(ExampleBatch.of(records), profile.field_mapping)
-                shown.keys |= dict.fromkeys(detections.examples.columns)
+                drawn.keys |= dict.fromkeys(detections.examples.columns)
                 refused = detections.examples.refused
-                shown.unreadable += len(refused)
+                drawn.unreadable += len(refused)
                 yield from ((detections, row) for row in range(len(records)) if row not in refused)
         except ZipEntryError:
-            shown.unreadable += 1
+            drawn.unreadable += 1
 
 
-def _card(
-    detections: Detections, row: int, label_map: LabelMap | None, where: str
+def _make_card(
+    detections: Detections, row: int, label_map: LabelMap | None, location: str
 ) -> tuple[Card, Callable[[], str]]:
-    """What is said of a record, which is an Example, and what draws it.
+    """Return the card of a record without its drawing, and a function that draws it.
 
-    Of a record that has a problem, masks, keypoints and labels are left out.
+    A record with problems is drawn without masks, keypoints and labels.
     """
     sample = read_sample(detections, row)
     texts, ids = classes_of(detections, row)
     boxes = zip(chain(texts, repeat("")), chain(ids, repeat(None)), sample.boxes, strict=False)
-    classes = [_class(text, label, label_map) for text, label, _ in boxes]
+    classes = [_name_class(text, class_id, label_map) for text, class_id, _ in boxes]
     sample = replace(sample, classes=tuple(name for name, _ in classes))
     detection, notes = Detection(), []
     try:
         detection = detections[row]
     except RecordError as error:
         notes.append(f"{error.feature or ''} {error.cause}".strip())
-    lacking = dict.fromkeys(name for name, _ in classes if label_map and name[:1] == "#")
-    notes += [f"id {name[1:]} is not in the label map" for name in lacking]
-    if left := undrawn(sample):
-        notes.append(f"{plural(left, 'box')} not drawn")
+    unknown_ids = dict.fromkeys(name[1:] for name, _ in classes if label_map and name[:1] == "#")
+    notes += [f"id {number} is not in the label map" for number in unknown_ids]
+    if count := undrawn(sample):
+        notes.append(f"{plural(count, 'box')} not drawn")
     labels = []
-    for one in detection.image_labels[:_MOST_LABELS]:
-        name, _ = _class(one.text or "", one.label, label_map)
-        labels.append((f"not {name}" if one.confidence == 0 else name, "", 1))
+    for label in detection.image_labels[:_MAX_LABELS]:
+        name, _ = _name_class(label.text or "", label.label, label_map)
+        labels.append((f"not {name}" if label.confidence == 0 else name, "", 1))
     counts = [(name, colour, count) for (name, colour), count in Counter(classes).most_common()]
     card = Card(
         svg="",
         name=sample.item or "",
-        where=where + record_name(sample.record),
+        where=location + record_name(sample.record),
         notes=notes,
         classes=[*labels, *counts],
     )
     colours = [colour for _, colour in classes]
-    return card, partial(draw, sample, tallest=_TALLEST, colours=colours, detection=detection)
+    return card, partial(draw, sample, tallest=_MAX_HEIGHT, colours=colours, detection=detection)
 
 
-def _class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:
-    """Name and colour of a class: the text decides, then the id."""
+def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:
+    """Return the name and colour of a class; its text takes precedence over its id."""
     number = "" if label is None else f"#{label}"
     item = label_map.find(text) if label_map and text else None
     if item is None and label_map and label is not None and text in ("", number):

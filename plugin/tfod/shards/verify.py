@@ -1,4 +1,4 @@
-"""What was made is checked before it gets its names, as ``tfod check --for`` its receiver would."""
+"""Check of new shards before they are published, equal to ``tfod check --for RECEIVER``."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from tfod.formats.options import CompleteShard
 from tfod.sources.resolved import File
 from tfod.sources.resolver import resolve_uploads
 
-_MOST_ERRORS = 10
+_MAX_ERRORS = 10
 
 
 class InvalidError(TfodError):
-    """What was made would be INVALID; the text has an error a line, each with its source."""
+    """The result would be INVALID. The message has one error per line, each with its source."""
 
 
 def verify(
     shards: Sequence[CompleteShard], label_map: str, layout: str, receiver: str | None = None
 ) -> None:
-    """Check shards for their receiver without decoding their images.
+    """Check shards for a receiver, without decoding their images.
 
-    ``label_map`` is the text of their label map, ``layout`` the name of their layout. By default
-    the receiver is the OD API's trainer, if it reads their keys.
+    Args:
+        shards: the complete shards.
+        label_map: text of their label map.
+        layout: name of their layout.
+        receiver: name of the receiver; by default the OD API's trainer, if it reads their keys.
 
     Raises:
-        InvalidError: they are INVALID.
+        InvalidError: the shards are INVALID.
     """
     if not shards:
         return
@@ -44,20 +47,20 @@ def verify(
             receiver=RECEIVERS[receiver or ("any" if READY[layout].has_other_boxes else "od-api")],
             label_map=path,
             decode=0,
-            max_findings=_MOST_ERRORS,
+            max_findings=_MAX_ERRORS,
         )
-        report = check(
-            resolve_uploads([File.at(one.temporary_path, one.path) for one in shards]), options
-        )
+        files = [File.at(shard.temporary_path, shard.path) for shard in shards]
+        report = check(resolve_uploads(files), options)
     if report.valid:
         return
-    sources = {one.path: one.source for one in shards}
-    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    sources = {shard.path: shard.source for shard in shards}
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
     count = report.counts.by_severity[Severity.ERROR]
-    lines = [f"nothing is written: it would be INVALID, {plural(count, 'error')}"]
-    for one in errors:
-        where = ", ".join(part for part in (sources.get(one.shard), one.item) if part)
-        lines.append(f"  {where or 'the label map'}: {one.message} ({one.code}). {one.fix}")
+    lines = [f"nothing was written: the result would be INVALID, {plural(count, 'error')}"]
+    for finding in errors:
+        location = ", ".join(filter(None, (sources.get(finding.shard), finding.item)))
+        location = location or "the label map"
+        lines.append(f"  {location}: {finding.message} ({finding.code}). {finding.fix}")
     if count > len(errors):
         lines.append(f"  and {count - len(errors):,} more")
     raise InvalidError("\n".join(lines))

@@ -255,7 +255,7 @@ class TestDocument:
 @pytest.mark.parametrize("values", ["", [""], []])
 def test_a_number_without_limits(values: Any) -> None:
     """CVAT's tables have an empty text, its API a list of one."""
-    spec = AttributeSpec.of({"input_type": "number", "values": values})
+    spec = AttributeSpec.from_cvat({"input_type": "number", "values": values})
     assert spec.values == ()
 
 
@@ -263,7 +263,7 @@ class TestChanges:
     def table(self, held: dict[str, Any], file: list[CvatShape], frames: range) -> list[str]:
         """What an import into the first frame would change."""
         whole = {"shapes": [], "tracks": [], "tags": [], **held}
-        changes = Changes(ServerAnnotations.of(whole, {1: "car"}, frames), append=False)
+        changes = Changes(ServerAnnotations.from_api(whole, {1: "car"}, frames), append=False)
         changes.compare(0, file)
         return [" ".join(line.split()) for line in changes.text().splitlines()[1:]]
 
@@ -274,9 +274,11 @@ class TestChanges:
             for frame, outside in keyframes
         ]
         tracks = [{"label_id": 1, "shapes": shapes}]
-        held = ServerAnnotations.of({"shapes": [], "tags": [], "tracks": tracks}, {}, range(10))
+        held = ServerAnnotations.from_api(
+            {"shapes": [], "tags": [], "tracks": tracks}, {}, range(10)
+        )
         assert (held.tracks, held.frames) == (1, {1, 2, 3, 4, 5, 8, 9})
-        held = ServerAnnotations.of(
+        held = ServerAnnotations.from_api(
             {"shapes": [], "tags": [], "tracks": tracks}, {}, range(0, 6, 2)
         )
         assert held.frames == {2, 4}  # others were deleted

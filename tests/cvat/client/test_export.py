@@ -77,7 +77,7 @@ def test_video(run: Run, tmp_path: Path) -> None:
         [
             "tfod: 5 frames without an image file from the server",
             "tfod: tracks written as single shapes, one a frame: 1",
-            "tfod: frames of videos, encoded anew: 1",
+            "tfod: frames of videos, encoded again: 1",
         ],
     )
     found = detections(out)
@@ -133,7 +133,7 @@ def test_subset_of_the_task_stays_in_the_zip(run: Run, stub: StubServer, tmp_pat
 def test_old_server(run: Run, stub: StubServer, tmp_path: Path, version: str) -> None:
     stub.version = version
     ran = run("cvat", "export", "task", 1, tmp_path / "a.zip")
-    assert (ran.code, f"is CVAT {version}; tfod cvat talks to 2.40" in ran.err) == (2, True)
+    assert (ran.code, f"runs CVAT {version}; tfod cvat needs 2.40" in ran.err) == (2, True)
 
 
 def test_file_that_is_there(run: Run, tmp_path: Path) -> None:
@@ -157,27 +157,27 @@ class TestFailuresOfTheServer:
             ("GET", "/api/requests/", {"cut": True, "times": 2}, ""),
             ("GET", "/download", {"status": 504, "times": 2}, ""),
             ("GET", r"/api/tasks/1\Z", {"status": 502, "times": 99}, "too many 502 error"),
-            ("POST", "/dataset/export", {"status": 502}, "has failed (502: "),
+            ("POST", "/dataset/export", {"status": 502}, ": server error (502: "),
             ("POST", "/dataset/export", {"cut": True}, "cannot be reached"),
             ("GET", "/download", {"cut_after": 100}, "cannot be reached"),
             (
                 "GET",
                 r"/api/tasks/1\Z",
                 {"status": 403, "body": b'{"detail": "not\\nyours"}'},
-                "does not allow this (403: not yours)",
+                ": permission denied (403: not yours)",
             ),
             (
                 "GET",
                 r"/api/tasks/1\Z",
                 {"status": 401, "body": b'{"detail": "who?"}'},
-                "know you (401: who?)",
+                ": not logged in (401: who?)",
             ),
             ("GET", r"/api/tasks/1\Z", {"status": 200, "body": b"<html>"}, "is it a CVAT server?"),
             (
                 "POST",
                 "/dataset/export",
                 {"status": 400, "body": b'["Unknown format"]'},
-                "refuses (400): Unknown format",
+                "(400): Unknown format",
             ),
             ("GET", "/download", {"status": 200, "body": b"no zip"}, "CVAT for images 1.1"),
         ],
@@ -227,12 +227,12 @@ class TestFailuresOfTheServer:
 
         stub.faults = [Fault("GET", "/api/requests/", call=fail)]
         ran = run("cvat", "export", "task", 1, tmp_path / "a.zip")
-        assert ran.err.startswith(f"tfod: {stub.url} has failed: ")
+        assert ran.err.startswith(f"tfod: {stub.url} reported an error: ")
         assert (ran.code, ran.err.count("\n")) == (2, 1)
 
     def test_not_there(self, run: Run, tmp_path: Path) -> None:
         ran = run("cvat", "export", "project", 77, tmp_path / "a.zip")
-        assert (ran.code, "has no project 77" in ran.err) == (2, True)
+        assert (ran.code, "project 77 does not exist" in ran.err) == (2, True)
 
     def test_hostile_zip(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
         bomb = tmp_path / "bomb.zip"
@@ -268,7 +268,7 @@ class TestLogin:
     def test_wrong_password(self, run: Run, tmp_path: Path) -> None:
         ran = run("cvat", "export", "task", 1, tmp_path / "a.zip", password="wrong")
         assert ran.code == 2
-        assert f"does not let {USER} in (Unable to log in with provided credentials.)" in ran.err
+        assert f"login of {USER} failed (Unable to log in with provided credentials.)" in ran.err
 
     def test_organization(
         self, run: Run, stub: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -110,7 +110,7 @@ def test_video_round_trip(run: Run, stub: StubServer, tmp_path: Path) -> None:
     assert ran.code == 0
     assert ran.out.splitlines()[1:3] == [
         "car (box)    0            2      2        0",
-        "tracks that become single shapes, one a frame: 1",
+        "tracks that become single shapes, one per frame: 1",
     ]
     assert [(one["frame"], one["points"][0]) for one in stub.tasks[2].shapes] == [(1, 0), (3, 20)]
     assert stub.tasks[2].tracks == []
@@ -150,7 +150,7 @@ TABLE = [
     "cat (box)    1            0      0        1",
     "cat (tag)    1            0      0        1",
     "also removed: 1 polyline",
-    "dry run: nothing was touched",
+    "dry run: the server was not changed",
 ]
 
 
@@ -284,7 +284,7 @@ class TestTheCheckComesFirst:
         before = state(stub)
         ran = run("cvat", "import", "task", 1, make_zip(car("a.jpg"), alone=True), "--force")
         assert ran.code == 2
-        assert "another frame of the task is called as 'a.jpg' but for the extension" in ran.err
+        assert "another frame of the task differs from 'a.jpg' only in its extension" in ran.err
         assert state(stub) == before
         path = make_zip(car("a.png"), alone=True)
         assert run("cvat", "import", "task", 1, path, "--force").code == 0
@@ -304,7 +304,7 @@ class TestTheCheckComesFirst:
         assert "IMG001 error" in ran.out
         assert "TSK002" not in run("check", make_zip(car()), "--cvat", "task", 1).out
         ran = run("check", path, "--cvat", "frame", 1)
-        assert (ran.code, "name task, job, project, then its number" in ran.err) == (2, True)
+        assert (ran.code, "pass task, job, project, then its number" in ran.err) == (2, True)
         ran = run("check", path, "--cvat", "task", 1, "--images", tmp_path)
         assert (ran.code, "stands alone" in ran.err) == (2, True)
 
@@ -351,7 +351,8 @@ class TestWhatComes:
         }
         ran = run("cvat", "import", "task", 1, make_zip(car(**attributes)))
         assert ran.err == (
-            "tfod: not imported: attributes that the labels lack or do not allow: 1 difficult\n"
+            "tfod: not imported: attributes that the labels do not have, or values that they do "
+            "not allow: 1 difficult\n"
         )
         ran = run("check", make_zip(car(**attributes)), "--cvat", "task", 1)
         assert (ran.code, "values are lost: 1 difficult" in ran.out) == (0, True)
@@ -383,7 +384,9 @@ class TestProject:
             subset="val",
         )
         ran = run("cvat", "import", "project", 5, path, "--dry-run")
-        assert ran.out == ("new task 'val': 2 images, 1 objects\ndry run: nothing was touched\n")
+        assert ran.out == (
+            "new task 'val': 2 images, 1 objects\ndry run: the server was not changed\n"
+        )
         assert stub.datasets == []
         assert run("cvat", "import", "project", 5, path).code == 0
         ((number, found),) = stub.datasets
@@ -422,7 +425,7 @@ class TestProject:
 
     def test_append(self, run: Run, make_zip: MakeZip) -> None:
         ran = run("cvat", "import", "project", 5, make_zip(car()), "--mode", "append")
-        assert (ran.code, "leave out --mode" in ran.err) == (2, True)
+        assert (ran.code, "omit --mode" in ran.err) == (2, True)
 
     def test_unknown_class(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
         bad = car() | {"image/object/class/text": ["dog"], "image/encoded": jpeg(200, 100, 1)}
@@ -430,7 +433,7 @@ class TestProject:
         assert stub.datasets == []
 
 
-AGAIN = "goes on with its import: look at task 1 before you repeat this"
+AGAIN = "may still be importing it; check task 1 before you try again"
 
 
 class TestInterrupted:
@@ -459,8 +462,8 @@ class TestInterrupted:
         [
             (Fault("PATCH", "annotations", cut_before=True, times=99), "Too many upload errors"),
             (Fault("PATCH", "annotations", 502, times=99), "Too many upload errors"),
-            (Fault("POST", "Upload-Start", 403, b'{"detail": "no"}'), "does not allow this"),
-            (Fault("POST", "Upload-Finish", 400, b'["bad"]'), "refuses (400): bad"),
+            (Fault("POST", "Upload-Start", 403, b'{"detail": "no"}'), "permission denied"),
+            (Fault("POST", "Upload-Finish", 400, b'["bad"]'), "(400): bad"),
             (Fault("POST", "Upload-Length", 413, b'"too large"'), "too large"),
             # The end of the upload is sent once: whether the server has it is not known.
             (Fault("POST", "Upload-Finish", cut=True, times=99), AGAIN),
@@ -514,7 +517,7 @@ class TestInterrupted:
             "cvat.apps.dataset_manager.bindings.CvatImportError: Could not match\n 'x'"
         )
         ran = run("cvat", "import", "task", 1, make_zip(car()))
-        assert ran.err == f"tfod: {stub.url} has failed: Could not match 'x'\n"
+        assert ran.err == f"tfod: {stub.url} reported an error: Could not match 'x'\n"
         assert (ran.code, state(stub)) == (2, before)
 
     def test_format_is_missing(self, run: Run, stub: StubServer, make_zip: MakeZip) -> None:
@@ -564,5 +567,5 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
     )
     command = ("cvat", "import", "task", 1, make_zip(car()), "--server", stub.url)
     assert run_python("-c", script, *command).refused() == (
-        "tfod: talking to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
+        "tfod: access to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
     )

@@ -36,7 +36,7 @@ def volume(tmp_path: Path) -> Path:
     (release / "tfod/__init__.py").touch()
     (app / "__init__.py").touch()
     (app / "apps.py").touch()
-    (app / "settings.py").write_text(
+    (app / "django_settings.py").write_text(
         "import importlib, os\nimportlib.import_module(os.environ['TFOD_CVAT_BASE_SETTINGS'])\n"
     )
     shutil.copy(DOCKER / "enable.sh", release)

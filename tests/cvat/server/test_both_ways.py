@@ -247,7 +247,7 @@ def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(bytes(record.encoded)))), pixels)
     notes = found.files["EXPORT_NOTES.txt"].decode()
     assert "- images stored as PNG, for TensorFlow: 1 webp\n" in notes
-    assert "encoded anew" not in notes
+    assert "encoded again" not in notes
     report = check_sources([str(found.path)], Options(receiver=CVAT))
     assert [one.code for one in report.findings if one.code.startswith("NAM")] == []
 

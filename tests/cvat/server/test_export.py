@@ -94,7 +94,7 @@ def test_images_are_the_bytes_that_were_uploaded(
     Image.new("RGB", (WIDTH, HEIGHT)).save(turned, "JPEG", quality=100, subsampling=0)
     export(make_task(frames=[Frame("d.jpg", WIDTH, HEIGHT, turned.getvalue())]), tmp_path,
            save_images=True)  # fmt: skip
-    assert "EXIF orientation and encoded anew (JPEG of quality 100): 1" in losses(caplog)[0]
+    assert "EXIF orientation and encoded again (JPEG quality 100): 1" in losses(caplog)[0]
 
 
 @pytest.mark.parametrize(("save_images", "times"), [(True, 1), (False, 0)])
@@ -127,7 +127,7 @@ def test_video_frames_as_images(tmp_path: Path, caplog: pytest.LogCaptureFixture
     task = make_task(box(1, "cat"), is_video=True, step=2)
     found = export(task, tmp_path, save_images=True)
     assert len(found.records) == len(task.frames) == 3
-    assert losses(caplog) == ["TFRecord: frames of videos, encoded anew: 3"]
+    assert losses(caplog) == ["TFRecord: frames of videos, encoded again: 3"]
     for number, record in enumerate(found.records):
         with Image.open(io.BytesIO(bytes(record.encoded or b""))) as opened:
             assert opened.format == "PNG"
@@ -289,7 +289,7 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         "- not written, the format has no place for them: 1 polyline, 1 points\n"
         "An import that replaces the annotations of the task deletes them there.\n"
         'Keep a copy as "CVAT for images 1.1".\n\n'
-        "In these shards in another form:\n"
+        "Changed in these shards:\n"
         "- written as their enclosing box: 1 rotated box\n"
         "- clipped to their frame: 1 shape\n"
     )

@@ -323,7 +323,7 @@ def test_folders_that_names_lack(tmp_path: Path, names: list[str], frames: list[
         path = upload(tmp_path, {"t.tfrecord": shard(*(record(name, "cat") for name in names))})
         assert refusal(task, path) == (
             f"the image matches no frame: {names[0]}. Nothing was changed. "
-            "a.jpg is in several folders (day/a.jpg, night/a.jpg): name one. "
+            "a.jpg exists in several folders (day/a.jpg, night/a.jpg); add the folder to the name. "
             "Frames are named like day/a.jpg."
         )
 

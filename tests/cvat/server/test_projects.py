@@ -85,7 +85,7 @@ def refused(folder: Path, files: dict[str, bytes], project: Project | None = Non
     return text
 
 
-ON_DISK = "cannot have its name on disk"
+ON_DISK = "cannot be saved under its name"
 
 
 def test_a_subset_is_a_shard(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_names_that_cvat_would_cut_off(tmp_path: Path, subset: str, name: str, f
     files = {f"{subset}.tfrecord": shard(with_image("a.jpg", name))}
     text = refused(tmp_path, files, Project([]))
     longest = max(subset, name, key=len)
-    ending = f" has 65 letters, CVAT takes 64. Nothing was changed. {longest!r}. {fix}."
+    ending = f"(65 characters, CVAT allows 64). Nothing was changed. {longest!r}. {fix}."
     assert text.endswith(ending)
 
 

@@ -162,7 +162,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         one_shard(record("", "cat")),
         [
             "the record has no file name (image/filename). Nothing was changed. "
-            "Write image/filename: the name of the frame."
+            "Write the name of the frame to image/filename."
         ],
     ),
     "an id that the label map lacks": (
@@ -196,7 +196,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     "no size to scale by": (
         one_shard(encode({"image/filename": "a.jpg"} | objects([FULL], ["cat"]))),
         [
-            "the size of the image is not known, and it has 1 box (t.tfrecord, record 0). Nothing "
+            "the image size is unknown, and the image has 1 box (t.tfrecord, record 0). Nothing "
             "was changed. t.tfrecord, record 0 (the first), byte 0 (a.jpg). Write image/height and "
             "image/width into every record."
         ],

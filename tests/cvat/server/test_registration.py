@@ -145,7 +145,7 @@ def test_a_broken_tfod_leaves_the_server_up() -> None:
     formats, log = run_code(code + START + ASK)
     assert formats == FORMATS[:1]
     assert "tfod.cvat" in log
-    assert "goes on without" in log
+    assert "continues without" in log
 
 
 def test_a_registry_that_refuses_leaves_the_server_up() -> None:

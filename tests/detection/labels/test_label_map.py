@@ -74,7 +74,7 @@ def test_a_byte_order_mark_is_a_liberty(encoding: str) -> None:
     text = "item { id: 3 name: 'car' }"
     label_map, deviations = decode_label_map(text.encode(encoding), "m")
     assert label_map.items == (CAR,)
-    assert deviations == ["m: a byte order mark is ignored; save the file as UTF-8 without one"]
+    assert deviations == ["m: a byte order mark was ignored; save the file as UTF-8 without one"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_liberties_are_named() -> None:
     label_map, deviations = parse_label_map("item { id: 3 name: “car” } { id: 7 name: ‘bus’ }", "m")
     assert label_map.items == (CAR, BUS)
     assert deviations == [
-        "m: curly quotes are read as straight ones",
+        "m: curly quotes are read as straight quotes",
         "m: items without the word 'item' are read as items",
     ]
 
@@ -106,7 +106,7 @@ def test_fields_of_ones_own_are_told() -> None:
     text = "item { id: 3 name: 'car' colour: 'red' } item { id: 7 name: 'bus' }"
     label_map, (liberty,) = parse_label_map(text, "m")
     assert label_map.items == (CAR, BUS)
-    assert "unknown fields are not read" in liberty and "colour" in liberty
+    assert "unknown fields are ignored" in liberty and "colour" in liberty
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def no_profile(result: DatasetResult) -> Iterator[Finding]:
 )
 def read_otherwise(batch: Batch) -> Iterator[Finding]:
     """Protobuf reads what TensorFlow's parser does not expect: two lists in a feature, a group."""
-    for one in _of_form(batch, EncodingIssue.READ_OTHERWISE):
+    for one in _of_form(batch, EncodingIssue.READ_DIFFERENTLY):
         message = f"TensorFlow does not read what protobuf reads: {one.reason}"
         yield batch.finding(one.row, message)
 

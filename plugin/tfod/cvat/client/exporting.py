@@ -1,4 +1,4 @@
-"""From the server's export as "CVAT for images 1.1" to a zip of shards and their label map."""
+"""Conversion of a server's export as "CVAT for images 1.1" to a zip of shards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tfod.cvat.client.connection import writing
-from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
+from tfod.cvat.client.connection import convert_write_errors
+from tfod.cvat.frame_shards import ExportOptions, ExportResult, FrameShards
 from tfod.errors import TfodError
 from tfod.formats.cvat.cvat_for_images import image_of_frame
 from tfod.formats.cvat.document import CvatMeta, read_cvat_stream
@@ -22,7 +22,7 @@ from tfod.formats.reading.files import ImageFiles
 from tfod.tfrecord.storage.publishing import Output
 
 FORMAT = "CVAT for images 1.1"
-_NONE: Mapping[str, int] = {}
+_NO_FRAMES: Mapping[str, int] = {}
 _NAME = f"the server's {FORMAT}"
 
 
@@ -30,38 +30,36 @@ def convert_export(
     source: str,
     out: str,
     options: ExportOptions,
-    hidden: Mapping[str, int] = _NONE,
+    hidden: Mapping[str, int] = _NO_FRAMES,
     tracks: int = 0,
-) -> Exported:
-    """Convert the server's zip to one of shards, which appears complete or not at all.
+) -> ExportResult:
+    """Convert the server's zip to a zip of shards, which is written completely or not at all.
 
-    Frames stream through; the shards lie beside the zip until it is complete. ``hidden`` counts the
-    frames that the server's export does not have, ``tracks`` its tracks, of which it has shapes.
+    ``hidden`` counts frames that are not in the server's export. ``tracks`` is the number of tracks
+    that the server exported as shapes.
 
     Raises:
-        TfodError: the source is not what it should be, or the zip cannot be written.
+        TfodError: the source is invalid, or the zip cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(out))
     with (
-        writing(folder, "make room, or name another file"),
-        # Beside the file that is to come, where there is room if anywhere.
+        convert_write_errors(folder, "free some space, or choose another file"),
+        # The temporary folder is on the disk of the zip, which needs the space anyway.
         tempfile.TemporaryDirectory(
             prefix=".tfod-export-", dir=folder, ignore_cleanup_errors=True
         ) as scratch,
     ):
-        exported = _write_shards(source, scratch, options, hidden, tracks)
-        if not exported.frames:
-            raise TfodError(
-                f"nothing was written to {out}: no frame "
-                + ("is there" if options.keep_empty else "has an annotation")
-            )
+        result = _write_shards(source, scratch, options, hidden, tracks)
+        if not result.frames:
+            reason = "there are no frames" if options.keep_empty else "no frame has an annotation"
+            raise TfodError(f"nothing was written to {out}: {reason}")
         _pack(scratch, folder, name, compress=not options.with_images)
-    return exported
+    return result
 
 
 def _write_shards(
     source: str, scratch: str, options: ExportOptions, hidden: Mapping[str, int], tracks: int
-) -> Exported:
+) -> ExportResult:
     if not zipfile.is_zipfile(source):
         raise TfodError(f"{_NAME} is not a zip; export again")
     with contextlib.ExitStack() as stack:
@@ -86,11 +84,11 @@ def _write_shards(
 def _pack(scratch: str, folder: str, name: str, *, compress: bool) -> None:
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     path = os.path.join(folder, name)
-    with Output() as output, writing(path, "what was there before is unchanged"):
+    with Output() as output, convert_write_errors(path, "the existing file is unchanged"):
         file = output.file(path)
         stream: Any = file.stream
         with zipfile.ZipFile(stream, "w", method) as archive:
             for name_inside in sorted(os.listdir(scratch)):
                 path = os.path.join(scratch, name_inside)
                 archive.write(path, name_inside)
-                os.unlink(path)  # the disk need not hold all of it twice
+                os.unlink(path)  # saves disk space

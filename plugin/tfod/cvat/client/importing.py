@@ -1,4 +1,4 @@
-"""From a zip of shards to annotations on the server: checked, compared, converted, uploaded."""
+"""Import of a zip of shards into a server: check, compare, convert, upload."""
 
 from __future__ import annotations
 
@@ -13,28 +13,34 @@ from tfod.checker.references.cvat_task import Task
 from tfod.checker.references.frames import Matcher
 from tfod.checker.report import Report
 from tfod.checker.reporters.text import render_text
-from tfod.cvat.client.connection import PROJECT, Server, Target, may_go_on, writing
+from tfod.cvat.client.connection import (
+    PROJECT,
+    Server,
+    Target,
+    convert_write_errors,
+    describe_pending_import,
+)
 from tfod.cvat.client.live_task import Changes, LiveTask, fetch_task
 from tfod.cvat.client.project_dataset import write_dataset
-from tfod.cvat.records import NewImages, ShapeBuilder, label_maps_of, on_frames, read_zip
-from tfod.cvat.refusal import check_upload, refusal, replaced
+from tfod.cvat.records import NewImages, ShapeBuilder, match_frames, read_label_maps, read_zip
+from tfod.cvat.refusal import build_refusal, check_upload, list_replacements
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, head_text, image_text
 from tfod.sources.format_recognition import CVAT_FILE
 from tfod.sources.resolver import resolve
 
-Say = Callable[[str], object]
+Print = Callable[[str], object]
 _ANNOTATION_FORMAT, _DATASET_FORMAT = "CVAT 1.1", "Datumaro 1.0"
 _APPEND_SINCE = (2, 65)
-"""Older servers do not know ``import_mode``, and would replace without a word (cvat#10573)."""
+"""Older servers ignore ``import_mode`` and replace the annotations (cvat#10573)."""
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What is to be done with a zip: replace or append, or stop before anything is touched.
+    """Options of an import.
 
-    ``force`` replaces also what no record can bring back. ``label_map`` is the file or name of one
-    in place of that in the zip; with ``skips_others``, images of no frame are left out.
+    ``force`` also deletes annotations that no record can restore. ``label_map`` is a path or a
+    name, and replaces the label map in the zip. ``skips_others`` ignores images without a frame.
     """
 
     path: str
@@ -46,56 +52,56 @@ class ImportOptions:
 
 
 def import_zip(
-    server: Server, target: Target, options: ImportOptions, tell: Say, warn: Say
+    server: Server, target: Target, options: ImportOptions, tell: Print, warn: Print
 ) -> bool:
-    """Import a zip.
+    """Import a zip into a task or a job, or as new tasks of a project.
 
-    The annotations of a task or a job change; a project gets new tasks. ``tell`` takes the report
-    and the changes, ``warn`` what does not come along.
+    ``tell`` is called with the report and the changes, ``warn`` with losses.
 
     Returns:
-        False when the check has found errors: nothing was touched, and ``tell`` got the report.
+        False if the check found errors; the server was not changed, and ``tell`` got the report.
     """
     is_project = target.kind == PROJECT
     if options.append and is_project:
-        raise TfodError(f"an import into {target} adds tasks and changes none; leave out --mode")
+        raise TfodError(f"an import into {target} adds tasks and changes none; omit --mode")
     if options.append:
         _require_append(server)
     live = fetch_task(server, target)
     if not live.labels and not is_project:
-        raise TfodError(f"{target} has no labels; add those of the zip to it first")
+        raise TfodError(f"{target} has no labels; add the labels of the zip to it first")
     live = replace(live, task=replace(live.task, skips_others=options.skips_others))
     task = live.task.kept() if options.append or options.force else live.task
     report = check_zip(options, task)
     if not report.valid:
         tell(render_text(report, color=False))
-        warn(str(refusal(report, task, target.kind, options.path)))
+        warn(str(build_refusal(report, task, target.kind, options.path)))
         if "IMG001" in report.counts.by_code:
             warn(
-                f"{target} gets new tasks from images, and records without one have none; import "
-                "annotations alone into its tasks: tfod cvat import task ID …"
+                "importing into a project creates new tasks, which needs images in all records; to "
+                "import only annotations, import into its tasks: tfod cvat import task ID …"
             )
         if not (options.dry_run and check_zip(options, task.kept()).valid):
             return False
-    for message in replaced(report):
+    for message in list_replacements(report):
         warn(message)
     format_name = _DATASET_FORMAT if is_project else _ANNOTATION_FORMAT
     _require_format(server, format_name)
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
-        path = os.path.join(scratch, f"{os.path.basename(scratch)}.zip")  # of a name of its own
-        with writing(os.path.dirname(scratch), "make room, or name another folder in TMPDIR"):
+        path = os.path.join(scratch, f"{os.path.basename(scratch)}.zip")  # has a unique name
+        fix = "free some space, or set TMPDIR to another folder"
+        with convert_write_errors(os.path.dirname(scratch), fix):
             if is_project:
                 _prepare_dataset(live, options, path, tell, warn)
             else:
                 _prepare_annotations(live, options, path, tell, warn)
         if options.dry_run:
-            tell("dry run: nothing was touched")
+            tell("dry run: the server was not changed")
             return report.valid
-        tell(_what_happens(server, target, options.append))
+        tell(_describe_upload(server, target, options.append))
         try:
             server.upload(target, path, format_name, options.append)
         except KeyboardInterrupt:
-            warn(may_go_on(server, target))
+            warn(describe_pending_import(server, target))
             raise
     tell(f"{server.host} has imported {options.path} into {target}")
     return True
@@ -104,49 +110,45 @@ def import_zip(
 def _require_append(server: Server) -> None:
     if server.version_numbers is None or server.version_numbers < _APPEND_SINCE:
         raise TfodError(
-            f"{server.host} is CVAT {server.version or 'of an unknown version'} and cannot append "
-            "(2.65 and later can); it would replace what is there: use --mode replace, if that is "
-            "meant"
+            f"{server.host} runs CVAT {server.version or 'of an unknown version'}, which cannot "
+            "append annotations (2.65 or later can); to replace the existing annotations, use "
+            "--mode replace"
         )
 
 
 def _require_format(server: Server, format_name: str) -> None:
-    """Raise TfodError where the server does not import a format, before anything is uploaded."""
-    found = server.get("/api/server/annotation/formats")
-    with server.errors():
-        names = {one["name"] for one in found["importers"] if one["enabled"]}
+    """Raise TfodError if the server does not import a format, before the upload."""
+    formats = server.get("/api/server/annotation/formats")
+    with server.convert_errors():
+        names = {importer["name"] for importer in formats["importers"] if importer["enabled"]}
     if format_name not in names:
         raise TfodError(f"{server.host} does not import {format_name!r}; ask its administrator")
 
 
 def check_zip(options: ImportOptions, task: Task) -> Report:
-    """Check a zip against a task, for what matters to an import.
-
-    Raises:
-        TfodError: it is no zip, or cannot be read.
-    """
-    with resolve([options.path], options.label_map) as found:
-        if len(found.datasets) != 1 or not found.datasets[0].zips:
+    """Check a zip against a task, or raise TfodError if it is not a readable zip."""
+    with resolve([options.path], options.label_map) as sources:
+        if len(sources.datasets) != 1 or not sources.datasets[0].zips:
             raise TfodError(f"{options.path} is not a zip; pack the shards and their label map")
-        return check_upload(found, task, options.label_map)
+        return check_upload(sources, task, options.label_map)
 
 
 def _prepare_annotations(
-    live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
+    live: LiveTask, options: ImportOptions, path: str, tell: Print, warn: Print
 ) -> None:
-    """Write CVAT's own XML, zipped, and tell what would change."""
-    changes = Changes(live.held, options.append)
+    """Write CVAT's own XML, zipped, and print the changes."""
+    changes = Changes(live.annotations, options.append)
     builder = ShapeBuilder(live.labels)
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(CVAT_FILE, "w", force_zip64=True) as stream,
     ):
         stream.write(head_text(str(live.target), {}).encode())
-        others = _convert(live, options, stream, builder, changes)
+        skipped = _convert(live, options, stream, builder, changes)
         stream.write(END.encode())
     tell(changes.text())
-    if others:
-        warn(f"images that are not frames of {live.target}, skipped: {others}")
+    if skipped:
+        warn(f"images that are not frames of {live.target}, skipped: {skipped}")
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
 
@@ -158,42 +160,41 @@ def _convert(
     builder: ShapeBuilder,
     changes: Changes,
 ) -> int:
-    """Write the frames that a zip has records of; return how many of them are not the target's."""
-    others = 0
-    reached = Matcher(live.task, ())
-    records = on_frames(options.path, live.task, live.target, options.label_map)
-    for pair in records:
+    """Write the frames that have records; return the number of records of other targets."""
+    skipped = 0
+    matcher = Matcher(live.task, ())
+    for pair in match_frames(options.path, live.task, live.target, options.label_map):
         if pair is None:
-            others += 1
+            skipped += 1
             continue
         record, frame = pair
         assert frame.number is not None  # of a live task
-        if not reached.is_reached_by_cvat(frame):
+        if not matcher.is_reached_by_cvat(frame):
             raise TfodError(
-                f"{record.where}: another frame of the task is called as {frame.name!r} but for "
-                "the extension, and CVAT's import of XML takes them for one; upload the zip in "
-                "CVAT as TFRecord 1.0, or leave the record out"
+                f"{record.location}: another frame of the task differs from {frame.name!r} only in "
+                "its extension, which CVAT's XML import cannot distinguish; upload the zip in CVAT "
+                "as TFRecord 1.0, or remove the record"
             )
         detection = record.detection
         height, width = frame.height or detection.height, frame.width or detection.width
         if not height or not width:
-            raise TfodError(f"{record.where}: neither it nor its frame has a size")
+            raise TfodError(f"{record.location}: neither the record nor its frame has a size")
         shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
-        named = {"id": number, "name": frame.name}
-        stream.write(image_text(named, (height, width), shapes, tags).encode())
-    return others
+        attributes = {"id": number, "name": frame.name}
+        stream.write(image_text(attributes, (height, width), shapes, tags).encode())
+    return skipped
 
 
 def _prepare_dataset(
-    live: LiveTask, options: ImportOptions, path: str, tell: Say, warn: Say
+    live: LiveTask, options: ImportOptions, path: str, tell: Print, warn: Print
 ) -> None:
-    """Write a dataset with its images, zipped, and tell what tasks it makes."""
+    """Write a dataset with its images, zipped, and print the new tasks."""
     builder = ShapeBuilder(live.labels or None, new_attributes=True, by_datumaro=True)
     records, images = read_zip(options.path, options.label_map), NewImages()
-    maps = [] if live.labels else label_maps_of(options.path, options.label_map)
-    names = [*live.labels, *(item.class_name for one in maps for item in one.items)]
+    maps = [] if live.labels else read_label_maps(options.path, options.label_map)
+    names = [*live.labels, *(item.class_name for label_map in maps for item in label_map.items)]
     subsets = write_dataset(records, names, builder, images, path)
     for subset, (count, objects) in subsets.items():
         tell(f"new task {subset!r}: {count} images, {objects} objects")
@@ -203,7 +204,7 @@ def _prepare_dataset(
         warn(f"not imported: {sentence}")
 
 
-def _what_happens(server: Server, target: Target, append: bool) -> str:
+def _describe_upload(server: Server, target: Target, append: bool) -> str:
     if target.kind == PROJECT:
         return f"adding the tasks to {target} on {server.host}"
     if append:

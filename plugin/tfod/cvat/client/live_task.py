@@ -1,4 +1,4 @@
-"""A task, a job or a project as the server has it now, and what an import would change of it."""
+"""A task, a job or a project on the server, and the changes that an import would make to it."""
 
 from __future__ import annotations
 
@@ -16,175 +16,177 @@ from tfod.detection.losses import listed
 from tfod.formats.cvat.shapes import BOX, KINDS, CvatShape, CvatTag, make_shape
 
 _Key = tuple[str, str, tuple[int, ...]]
-"""Class, kind and corners of a shape: what makes it the same as another on its frame."""
+"""Class, kind and corners of a shape. Shapes of a frame with the same key count as the same."""
 _COLUMNS = ("class", "now", "in the file", "added", "removed")
-
-
 _VIDEO = "interpolation"
 
 
 @dataclass
 class ServerAnnotations:
-    """What the server has of a task or a job.
+    """The annotations of a task or a job on the server.
 
     Attributes:
-        keys: of the shapes and tags on each frame.
-        others: shapes and tracks that no shard can hold, by kind.
-        outlines: masks, polygons and ellipses, and their tracks, by kind.
-        frames: numbers of the frames that have annotations, also those where a track shows.
-        tracks: how many tracks there are besides those among the others.
+        keys: keys of the shapes and tags on each frame.
+        unsupported: number of shapes and tracks that a shard cannot store, by kind.
+        outlines: number of masks, polygons, ellipses and their tracks, by kind.
+        frames: numbers of the frames that have annotations, including visible tracks.
+        tracks: number of tracks, except for unsupported ones.
     """
 
     keys: dict[int, Counter[_Key]] = field(default_factory=lambda: defaultdict(Counter))
-    others: Counter[str] = field(default_factory=Counter)
+    unsupported: Counter[str] = field(default_factory=Counter)
     outlines: Counter[str] = field(default_factory=Counter)
     frames: set[int] = field(default_factory=set)
     tracks: int = 0
 
     @classmethod
-    def of(
+    def from_api(
         cls, annotations: Any, names: Mapping[int, str], frames: Iterable[int]
     ) -> ServerAnnotations:
-        """From the annotations of the server's API.
+        """Create them from JSON of the server's API.
 
-        Args:
-            annotations: as the API has them.
-            names: of the classes by number.
-            frames: that annotations may be on.
+        ``names`` maps ids to classes; ``frames`` are the numbers of frames that can have
+        annotations.
         """
-        held, there = cls(), sorted(frames)
-        for one in annotations["shapes"]:
-            held.frames.add(one["frame"])
-            if one["type"] not in KINDS:
-                held.others[one["type"]] += 1
+        result, numbers = cls(), sorted(frames)
+        for shape in annotations["shapes"]:
+            result.frames.add(shape["frame"])
+            kind = shape["type"]
+            if kind not in KINDS:
+                result.unsupported[kind] += 1
                 continue
-            held.outlines[one["type"]] += KINDS[one["type"]] != BOX
-            label, rotation = names.get(one["label_id"], ""), one.get("rotation") or 0.0
-            key = _key(make_shape(one["type"], one["points"], rotation, label=label))
-            held.keys[one["frame"]][key] += 1
-        for one in annotations["tags"]:
-            held.frames.add(one["frame"])
-            held.keys[one["frame"]][_key(CvatTag(names.get(one["label_id"], "")))] += 1
+            result.outlines[kind] += KINDS[kind] != BOX
+            label, rotation = names.get(shape["label_id"], ""), shape.get("rotation") or 0.0
+            key = _make_key(make_shape(kind, shape["points"], rotation, label=label))
+            result.keys[shape["frame"]][key] += 1
+        for tag in annotations["tags"]:
+            result.frames.add(tag["frame"])
+            result.keys[tag["frame"]][_make_key(CvatTag(names.get(tag["label_id"], "")))] += 1
         for track in annotations["tracks"]:
-            keyframes = sorted((one["frame"], one["outside"]) for one in track["shapes"])
-            held.frames |= shown(keyframes, there)
+            keyframes = sorted((shape["frame"], shape["outside"]) for shape in track["shapes"])
+            result.frames |= shown(keyframes, numbers)
             kind = track["shapes"][0]["type"] if track["shapes"] else "empty"
             if kind in KINDS:
-                held.tracks += 1
-                held.outlines[f"{kind} tracks"] += KINDS[kind] != BOX
+                result.tracks += 1
+                result.outlines[f"{kind} tracks"] += KINDS[kind] != BOX
             else:
-                held.others[f"{kind} tracks"] += 1
-        if annotations.get("intervals"):  # of sounds, since 2.73
-            held.others["intervals"] = len(annotations["intervals"])
-        held.frames.intersection_update(there)
-        held.outlines = +held.outlines
-        return held
+                result.unsupported[f"{kind} tracks"] += 1
+        if annotations.get("intervals"):  # of audio, since 2.73
+            result.unsupported["intervals"] = len(annotations["intervals"])
+        result.frames.intersection_update(numbers)
+        result.outlines = +result.outlines
+        return result
 
 
 @dataclass(frozen=True)
 class LiveTask:
-    """What the server says.
+    """A task, a job or a project on the server.
 
     Attributes:
-        target: what was asked for.
-        task: labels and frames, as the checker wants them. Of a job, those of its whole task: a
-            zip of the task's is known by them.
-        labels: the attributes of each, by name.
-        held: its annotations; none of a project.
-        first, step: number of frame 0 in CVAT's XML, and how far neighbours are apart there.
+        target: its kind and number.
+        task: labels and frames for the checker. A job has the frames of its whole task, so that a
+            zip of the task can be recognized.
+        labels: attributes of each label, by name.
+        annotations: annotations of a task or job; empty for a project.
+        first, step: number of frame 0 in CVAT's XML, and the difference between neighbors there.
     """
 
     target: Target
     task: Task
     labels: Labels
-    held: ServerAnnotations = field(default_factory=ServerAnnotations)
+    annotations: ServerAnnotations = field(default_factory=ServerAnnotations)
     first: int = 0
     step: int = 1
 
 
 def fetch_task(server: Server, target: Target) -> LiveTask:
-    """Ask the server for labels, frames and annotations.
-
-    Raises:
-        TfodError: as :meth:`Server.retrieve`.
-    """
+    """Fetch labels, frames and annotations, or raise TfodError like :meth:`Server.retrieve`."""
     about = server.retrieve(target)
-    found = server.list("labels", **{f"{target.kind}_id": target.number})
-    with server.errors():
-        # A part of a skeleton is no label: no shape of its own can have it.
-        known = [one for one in found if one.get("parent_id") is None]
+    items = server.list("labels", **{f"{target.kind}_id": target.number})
+    with server.convert_errors():
+        # Parts of skeletons have a parent, and are not labels of shapes.
+        items = [item for item in items if item.get("parent_id") is None]
         labels = {
-            one["name"]: {each["name"]: AttributeSpec.of(each) for each in one["attributes"]}
-            for one in known
+            item["name"]: {
+                spec["name"]: AttributeSpec.from_cvat(spec) for spec in item["attributes"]
+            }
+            for item in items
         }
         if target.kind == PROJECT:
-            # An import makes new tasks: the frames of those that are there do not matter.
+            # An import creates new tasks, so the frames of existing ones do not matter.
             task = Task(labels=frozenset(labels) or None, new_tasks=True)
             return LiveTask(target, task, labels)
         frames, deleted, first, step = _fetch_frames(server, target, about)
-        others = _other_frames(server, about, frames) if target.kind == JOB else []
-        annotations = server.get(f"{target.path}/annotations")
-        names = {one["id"]: one["name"] for one in known}
-        held = ServerAnnotations.of(annotations, names, frames)
-        last = {one.name: number for number, one in frames.items()}
-        # Placeholders, which CVAT fills with a copy of the last frame of the name.
-        honeypots = {number for number, one in frames.items() if last[one.name] != number}
+        other_frames = _fetch_other_frames(server, about, frames) if target.kind == JOB else []
+        annotations = ServerAnnotations.from_api(
+            server.get(f"{target.path}/annotations"),
+            {item["id"]: item["name"] for item in items},
+            frames,
+        )
+        last = {frame.name: number for number, frame in frames.items()}
+        # Honeypots are placeholders, which CVAT fills with a copy of the last frame of this name.
+        honeypots = {number for number, frame in frames.items() if last[frame.name] != number}
         for number in honeypots:
-            held.keys.pop(number, None)
-        hidden = (held.frames & honeypots) - deleted if target.kind == TASK else ()
+            annotations.keys.pop(number, None)
+        annotated = annotations.frames
+        hidden = (annotated & honeypots) - deleted if target.kind == TASK else ()
         return LiveTask(
             target=target,
             task=Task(
                 labels=frozenset(labels),
-                frames=(*others, *frames.values()),  # of equal names the last counts: its own
+                frames=(*other_frames, *frames.values()),  # the last of equal names counts
                 video=about.get("mode") == _VIDEO,
                 attributes=labels,
-                unsupported_shapes=held.others,
-                outlines=held.outlines,
-                hidden=+Counter(deleted=len(held.frames & deleted), honeypots=len(hidden)),
-                annotated=frozenset(held.frames - deleted),
+                unsupported_shapes=annotations.unsupported,
+                outlines=annotations.outlines,
+                hidden=+Counter(deleted=len(annotated & deleted), honeypots=len(hidden)),
+                annotated=frozenset(annotated - deleted),
                 own=frozenset(frames) if target.kind == JOB else None,
             ),
             labels=labels,
-            held=held,
+            annotations=annotations,
             first=first,
             step=step,
         )
 
 
 def count_unexported(server: Server, target: Target) -> tuple[Counter[str], int]:
-    """Count the frames that the server does not export, and its tracks."""
+    """Count the annotated frames that the server does not export, and its tracks."""
     targets = [target]
     if target.kind == PROJECT:
         tasks = server.list("tasks", project_id=target.number)
-        targets = [Target(TASK, one["id"]) for one in tasks if one.get("size")]
-    live = (fetch_task(server, part) for part in targets)
-    counts = [(Counter(one.task.hidden), one.held.tracks) for one in live]
-    return sum((one for one, _ in counts), Counter()), sum(tracks for _, tracks in counts)
+        targets = [Target(TASK, task["id"]) for task in tasks if task.get("size")]
+    hidden, tracks = Counter[str](), 0
+    for part in targets:
+        live = fetch_task(server, part)
+        hidden.update(live.task.hidden)
+        tracks += live.annotations.tracks
+    return hidden, tracks
 
 
-def _other_frames(server: Server, job: Any, own: Mapping[int, Frame]) -> list[Frame]:
-    """The frames of a job's task that are not the job's; none where the user may not see them."""
+def _fetch_other_frames(server: Server, job: Any, in_job: Mapping[int, Frame]) -> list[Frame]:
+    """Fetch the other frames of a job's task; the list is empty if the user has no access."""
     try:
         frames, *_ = _fetch_frames(server, Target(TASK, job["task_id"]), job)
     except ServerError as error:
         if error.status in (403, 404):
             return []
         raise
-    return [one for number, one in frames.items() if number not in own]
+    return [frame for number, frame in frames.items() if number not in in_job]
 
 
 def _fetch_frames(
     server: Server, target: Target, about: Any
 ) -> tuple[dict[int, Frame], set[int], int, int]:
-    """The frames of a task or a job by their number in the task, which of them were deleted, and as
-    LiveTask has them, where they begin and their step in CVAT's XML.
+    """Fetch the frames of a task or a job, by their number in the task.
+
+    Also return the numbers of deleted frames, and ``first`` and ``step`` of LiveTask.
     """
     meta = server.get(f"{target.path}/data/meta")
     key, _, value = (meta.get("frame_filter") or "").partition("=")
     step = max(1, int(value)) if key.strip() == "step" else 1
     begin = about.get("start_frame", 0) if target.kind == JOB else 0
-    # Where the task's frame 0 is in the document: the meta of a job begins with the job.
+    # The number of the task's frame 0 in the XML; a job's metadata begins with the job.
     first = meta["start_frame"] - begin * step
     images: list[Any] = meta["frames"]
     included = meta.get("included_frames")
@@ -194,7 +196,7 @@ def _fetch_frames(
     is_video = about.get("mode") == _VIDEO
     frames: dict[int, Frame] = {}
     for number in numbers:
-        # A job of chosen frames, as ground truth, lists its whole range with placeholders.
+        # A job with selected frames, such as ground truth, lists placeholders for the others.
         image = images[0 if is_video else number - begin]
         name = f"frame_{first + number * step:06d}" if is_video else image["name"]
         size = image.get("height") or None, image.get("width") or None
@@ -203,52 +205,53 @@ def _fetch_frames(
 
 
 class Changes:
-    """Collects the comparison of a file with what the server has, frame by frame."""
+    """Compares a file with the annotations on the server, frame by frame."""
 
-    def __init__(self, held: ServerAnnotations, append: bool) -> None:
-        self._held = held
+    def __init__(self, annotations: ServerAnnotations, append: bool) -> None:
+        self._annotations = annotations
         self._append = append
-        # By class and kind: on the server, in the file, added, removed.
+        # Numbers by class and kind: on the server, in the file, added, removed.
         self._rows: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
 
-    def compare(self, frame: int, file: Iterable[CvatShape | CvatTag]) -> None:
-        """Add what the file has for a frame."""
-        self._compare(self._held.keys.pop(frame, Counter()), Counter(map(_key, file)))
+    def compare(self, frame: int, shapes: Iterable[CvatShape | CvatTag]) -> None:
+        """Add the shapes and tags that the file has on a frame."""
+        existing = self._annotations.keys.pop(frame, Counter())
+        self._compare(existing, Counter(map(_make_key, shapes)))
 
-    def _compare(self, here: Counter[_Key], there: Counter[_Key]) -> None:
-        for key in here.keys() | there.keys():
-            row, now, file = self._rows[key[:2]], here[key], there[key]
+    def _compare(self, existing: Counter[_Key], imported: Counter[_Key]) -> None:
+        for key in existing.keys() | imported.keys():
+            row, now, file = self._rows[key[:2]], existing[key], imported[key]
             row[0] += now
             row[1] += file
             row[2] += file if self._append else max(0, file - now)
             row[3] += 0 if self._append else max(0, now - file)
 
     def text(self) -> str:
-        """A table, one line a class and kind; last, when all frames were compared."""
-        for left in self._held.keys.values():  # frames that no record is for
-            self._compare(left, Counter())
-        others, tracks = self._held.others, self._held.tracks
-        if not self._rows and not others and not tracks:
+        """Return a table with a line per class and kind, after all frames were compared."""
+        for existing in self._annotations.keys.values():  # on frames without a record
+            self._compare(existing, Counter())
+        unsupported, tracks = self._annotations.unsupported, self._annotations.tracks
+        if not self._rows and not unsupported and not tracks:
             return "no annotations, neither on the server nor in the file"
         rows = (
             (f"{label} ({kind})", *map(str, row))
             for (label, kind), row in sorted(self._rows.items())
         )
         lines = [*in_columns([_COLUMNS, *rows])]
-        if others and not self._append:
-            lines.append(f"also removed: {listed(others)}")
+        if unsupported and not self._append:
+            lines.append(f"also removed: {listed(unsupported)}")
         if tracks and not self._append:
-            lines.append(f"tracks that become single shapes, one a frame: {tracks}")
+            lines.append(f"tracks that become single shapes, one per frame: {tracks}")
         return "\n".join(lines)
 
 
-def _key(one: CvatShape | CvatTag) -> _Key:
-    """What a shape or a tag is compared by: its corners in whole pixels.
+def _make_key(annotation: CvatShape | CvatTag) -> _Key:
+    """Return the key of a shape or a tag, with corners in whole pixels.
 
-    What a shard's numbers cannot hold of a hundredth is left out.
+    Rounding to hundredths first removes differences that come from a shard's float32 numbers.
     """
-    if isinstance(one, CvatTag):
-        return one.label, "tag", ()
-    turned = "rotated " if one.kind == BOX and one.rotation else ""
-    corners = tuple(math.floor(round(side, 2) + 0.5) for side in one.corners)
-    return one.label, turned + one.kind, corners
+    if isinstance(annotation, CvatTag):
+        return annotation.label, "tag", ()
+    prefix = "rotated " if annotation.kind == BOX and annotation.rotation else ""
+    corners = tuple(math.floor(round(side, 2) + 0.5) for side in annotation.corners)
+    return annotation.label, prefix + annotation.kind, corners

@@ -1,4 +1,4 @@
-"""A dataset with its images, in Datumaro's own format, as servers import it into a project.
+"""Writer of a dataset with images in Datumaro's own format, for import into a project of CVAT.
 
 CVAT's own XML would lose masks and images in folders there (``formats/cvat.py``,
 ``CvatExtractor``). Source of the layout: datumaro/plugins/data_formats/datumaro/format.py.
@@ -34,7 +34,7 @@ _DEFAULT_SUBSET = "default"
 
 
 class _Subset:
-    """A task that is to be made, and its items as they come, on disk: 100,000 are many to hold."""
+    """A new task; its items are in a temporary file, since there can be 100,000."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
@@ -56,8 +56,8 @@ def write_dataset(
 ) -> dict[str, tuple[int, int]]:
     """Write a zip with the images and ``annotations/<subset>.json``.
 
-    Returns how many images and objects are in each subset; ``builder`` counts what does not come
-    along, and ``images`` what gets another name. Classes besides the labels become labels.
+    Returns the numbers of images and objects of each subset. ``builder`` counts losses, ``images``
+    lists changed names. Classes without a label become new labels.
 
     Raises:
         TfodError: a record has no image, or a name is too long for CVAT.
@@ -67,7 +67,7 @@ def write_dataset(
     subsets: dict[str, _Subset] = {}
     with ExitStack() as files, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for record in records:
-            image = images.of(record)
+            image = images.make(record)
             subset = (safe_relative_path(record.subset) or _DEFAULT_SUBSET).replace("/", "_")
             if subset not in subsets:
                 stream = files.enter_context(tempfile.TemporaryFile(dir=os.path.dirname(path)))
@@ -89,7 +89,7 @@ def write_dataset(
             item = {
                 "id": image.item_id,
                 "annotations": [
-                    *(_annotation(one, at, numbers, image.size) for at, one in enumerate(shapes)),
+                    *(_annotation(shape, i, numbers, image.size) for i, shape in enumerate(shapes)),
                     *tags,
                 ],
                 "attr": {},
@@ -99,7 +99,7 @@ def write_dataset(
         for name in numbers:
             require_storable("class", name, "give it another name")
         names = [{"name": name, "parent": "", "attributes": []} for name in numbers]
-        # No other keys: newer readers know some that older ones do not, and refuse the older ones'.
+        # No further keys: older readers reject keys that they do not know.
         categories = {"label": {"labels": names, "attributes": ["occluded"]}}
         head = json.dumps({"categories": categories})[:-1] + ', "items": ['
         for name, subset_file in subsets.items():
@@ -108,13 +108,13 @@ def write_dataset(
             with archive.open(f"annotations/{name}.json", "w", force_zip64=True) as out:
                 out.write(head.encode())
                 shutil.copyfileobj(subset_file.stream, out)
-    return {name: (one.images, one.objects) for name, one in subsets.items()}
+    return {name: (subset.images, subset.objects) for name, subset in subsets.items()}
 
 
 def _annotation(
     shape: CvatShape, number: int, labels: Mapping[str, int], size: tuple[int, int]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": number,
         "attributes": datumaro_attributes(shape),
         "group": shape.group,
@@ -124,19 +124,19 @@ def _annotation(
     left, top, right, bottom = shape.extent
     if shape.kind == POINTS:
         visible = [2] * (len(shape.points) // 2)
-        return {**found, "type": "points", "points": shape.points, "visibility": visible}
+        return {**fields, "type": "points", "points": shape.points, "visibility": visible}
     if shape.kind == MASK:
         mask = decode_runs(shape.runs, shape.extent, size)
         counts = compressed_runs(run_lengths(mask.ravel(order="F")))
-        return {**found, "type": "mask", "rle": {"counts": counts, "size": list(size)}}
-    return {**found, "type": "bbox", "bbox": [left, top, right - left, bottom - top]}
+        return {**fields, "type": "mask", "rle": {"counts": counts, "size": list(size)}}
+    return {**fields, "type": "bbox", "bbox": [left, top, right - left, bottom - top]}
 
 
 def compressed_runs(runs: Iterable[int]) -> str:
-    """COCO's text of runs that go column by column.
+    """Encode lengths of column-wise runs as COCO's text.
 
-    Each number, from the third on less the one before the last, in groups of five bits.
-    Source: ``rleToString`` in cocoapi's common/maskApi.c.
+    From the fourth on, each number is the difference from the number two before it. Numbers are
+    written in groups of five bits. Source: ``rleToString`` in cocoapi's common/maskApi.c.
     """
     counts = np.fromiter(runs, np.int64)
     steps = counts.copy()

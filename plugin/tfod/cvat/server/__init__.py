@@ -1,7 +1,7 @@
-"""The formats as CVAT's registry wants them: plain functions with the signatures that it calls.
+"""The formats for CVAT's registry: functions with the signatures that it calls.
 
-Annotations of a task go out as a zip of shards, an uploaded zip comes in. May import ``datumaro``,
-``checker`` and what is below them, and the modules of ``cvat`` that the client shares.
+May import ``datumaro``, ``checker`` and their dependencies, and the modules of ``cvat`` that the
+client shares.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ MASKS = "TFRecord Masks"
 
 
 def register(registry: Any) -> None:
-    """Add our exporters and importers to CVAT's registry, but for those it has already.
-
-    Args:
-        registry: the module ``cvat.apps.dataset_manager.formats.registry``.
-    """
+    """Add our exporters and importers to CVAT's module ``registry``, unless it has the formats."""
     for name, save_masks in ((BOXES, False), (MASKS, True)):
         display_name = f"{name} {VERSION}"
         if display_name not in registry.EXPORT_FORMATS:
@@ -44,7 +40,7 @@ def _exporter(save_masks: bool) -> Callable[..., None]:
 def _import(
     src_file: Any, temp_dir: str, instance_data: Any, load_data_callback: Any = None, **options: Any
 ) -> None:
-    # Of both formats: what a shard holds decides.
+    # The same function imports both formats, since each shard shows whether it has masks.
     from tfod.cvat.server.zip_import import import_zip
 
     import_zip(src_file, temp_dir, instance_data, load_data_callback, **options)

@@ -1,4 +1,4 @@
-"""Export: the annotations of a task, a job or a project as a zip of shards."""
+"""Export of the annotations of a task, a job or a project of CVAT as a zip of shards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from tfod.cvat.frame_shards import Exported, ExportOptions, FrameShards
+from tfod.cvat.frame_shards import ExportOptions, ExportResult, FrameShards
 from tfod.cvat.server.instance import count_hidden, option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.media import ImageEncoder
@@ -27,47 +27,47 @@ def export_zip(
 ) -> None:
     """Write ``<subset>.tfrecord`` files and ``label_map.pbtxt`` into a zip.
 
-    Frames pass one at a time; what the format has no place for is counted, in a text in the zip
-    and in one line of the log.
+    Only one frame is in memory at a time. Annotations that the format cannot store are counted, in
+    a text file in the zip and in one line of the log.
 
     Args:
         dst_file: path or open file of the zip.
         temp_dir: an empty folder for the shards.
         instance_data: CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
-        save_images: put the images into the shards.
-        save_masks: write an instance mask for each object.
+        save_images: whether to store the images in the shards.
+        save_masks: whether to write an instance mask for each object.
 
     Raises:
-        CvatExportError: something cannot be written (of CVAT; before 2.41, which lacks it,
-            Datumaro's ``DatasetExportError``).
+        CvatExportError: a frame or file cannot be written. CVAT before 2.41 does not have this
+            class; there it is Datumaro's ``DatasetExportError``.
     """
     from cvat.apps.dataset_manager import bindings
     from cvat.apps.dataset_manager.util import make_zip_archive
 
-    readable = getattr(bindings, "CvatExportError", errors.DatasetExportError)
+    error_class = getattr(bindings, "CvatExportError", errors.DatasetExportError)
     try:
         options = ExportOptions(
             with_images=save_images,
             save_masks=save_masks,
             keep_empty=option("TFOD_CVAT_EMPTY_FRAMES", "keep", "drop") == "keep",
-            label_map=_label_map_of(instance_data),
+            label_map=_find_label_map(instance_data),
         )
         with bindings.GetCVATDataExtractor(
             instance_data, include_images=save_images, convert_annotations=convert_frame
         ) as extractor:
-            exported = _write(extractor, temp_dir, instance_data, options)
+            result = _write(extractor, temp_dir, instance_data, options)
         make_zip_archive(temp_dir, dst_file)
     except (TfodError, errors.DatumaroError, OSError) as error:
-        raise readable(_message(error, temp_dir)) from error
-    _log.info("TFRecord: %s", exported.summary())
-    if exported.notes:
-        _log.warning("TFRecord: %s", "; ".join(exported.notes))
+        raise error_class(_message(error, temp_dir)) from error
+    _log.info("TFRecord: %s", result.summary())
+    if result.notes:
+        _log.warning("TFRecord: %s", "; ".join(result.notes))
 
 
-def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptions) -> Exported:
+def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptions) -> ExportResult:
     meta = instance_data.meta[instance_data.META_FIELD]
     labels = [label for _, label in meta["labels"]]
-    # Old servers forget a task's subset in its items.
+    # Old servers do not set the subset of a task's items.
     subset = None if instance_data.META_FIELD == _PROJECT else str(meta["subset"])
     encoder = ImageEncoder(options.with_images, image_ext=None, default_ext=DEFAULT_EXTENSION)
     with FrameShards(
@@ -75,9 +75,9 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
         # Parts of skeletons have a parent, and are not classes.
         [label["name"] for label in labels if not label.get("parent")],
         {
-            (label["name"], one["name"]): str(one["input_type"])
+            (label["name"], attribute["name"]): str(attribute["input_type"])
             for label in labels
-            for _, one in label["attributes"]
+            for _, attribute in label["attributes"]
         },
         options,
     ) as shards:
@@ -91,7 +91,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
 
 
 def _message(error: Exception, temp_dir: str) -> str:
-    """In one line, without the server's paths."""
+    """Return the message without the server's paths."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
@@ -103,8 +103,8 @@ def _message(error: Exception, temp_dir: str) -> str:
     return text
 
 
-def _label_map_of(instance_data: Any) -> str | None:
-    """The label map on the server for a project's classes, else the one for all; None for none."""
+def _find_label_map(instance_data: Any) -> str | None:
+    """Find the server's label map for the project, or else its default label map."""
     folder = os.environ.get(_LABEL_MAPS)
     if not folder:
         return None

@@ -1,4 +1,4 @@
-"""Import: a zip of shards into a task, a job or a project."""
+"""Import of a zip of shards into a task, a job or a project of CVAT."""
 
 from __future__ import annotations
 
@@ -20,12 +20,18 @@ from tfod.cvat.records import (
     ShapeBuilder,
     ZipRecord,
     datumaro_attributes,
-    label_maps_of,
-    on_frames,
+    match_frames,
+    read_label_maps,
     read_zip,
     require_storable,
 )
-from tfod.cvat.refusal import LONGEST_CAUSE, RefusedError, check_upload, refusal, replaced
+from tfod.cvat.refusal import (
+    MAX_CAUSE,
+    RefusedError,
+    build_refusal,
+    check_upload,
+    list_replacements,
+)
 from tfod.cvat.server.instance import Instance, describe_instance
 from tfod.datumaro import compat
 from tfod.datumaro.compat import annotation
@@ -43,29 +49,29 @@ from tfod.tfrecord.storage.urls import is_zip
 
 _log = logging.getLogger("tfod.cvat")
 _UPLOAD = "upload.zip"
-_FINDINGS_KEPT = 300
+_MAX_FINDINGS = 300
 _IMAGES = "images"
 _FRAME = "frame"
 _SUBSET = "default"
-_MOST_OUTLINES = 100
-_NAMES_FAULT = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+_MAX_OUTLINES = 100
+_NAME_ERRORS = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 def import_zip(
     src_file: Any, temp_dir: str, instance_data: Any, load_data_callback: Any, **options: Any
 ) -> None:
-    """Check a zip, then hand its annotations to CVAT.
+    """Check a zip, then pass its annotations to CVAT.
 
     Args:
         src_file: the open zip.
         temp_dir: an empty folder for the images of new tasks.
         instance_data: CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
-        load_data_callback: of a project: makes tasks of the images. None otherwise.
-        options: CVAT's, such as ``conv_mask_to_poly``.
+        load_data_callback: function that creates tasks of a project; None for a task or job.
+        options: further options of CVAT, such as ``conv_mask_to_poly``.
 
     Raises:
-        CvatImportError: exactly of this class, in one line: what is wrong, where, what to do.
-            CVAT rolls back what it did before, so that the old annotations are still there.
+        CvatImportError: the zip cannot be imported. The message is one line, the class is exactly
+            this one, and CVAT restores the old annotations.
     """
     from cvat.apps.dataset_manager.bindings import CvatImportError, import_dm_annotations
 
@@ -75,13 +81,13 @@ def import_zip(
         require_valid_upload(path, instance)
         converter = _Converter(path, instance, bool(options.get("conv_mask_to_poly", True)))
         if load_data_callback is None:
-            dataset = converter.on_frames()
+            dataset = converter.convert_for_frames()
         else:
-            dataset = converter.with_images(os.path.join(temp_dir, _IMAGES))
+            dataset = converter.convert_with_images(os.path.join(temp_dir, _IMAGES))
     except (TfodError, compat.errors.DatumaroError, OSError) as error:
         if isinstance(error, OSError):
             _log.exception("TFRecord: a zip could not be unpacked")
-        # Some servers (2.15) show users the whole traceback of a project's import: keep it short.
+        # Some servers (2.15) show the traceback of a project's import to users: keep it short.
         raise CvatImportError(_message(error, path)) from None
     if load_data_callback is not None:
         load_data_callback(dataset, instance_data)
@@ -89,31 +95,31 @@ def import_zip(
 
 
 def require_valid_upload(path: str, instance: Instance) -> None:
-    """Check an uploaded zip against what it is to be imported into.
+    """Check an uploaded zip against the target of its import.
 
     Raises:
-        RefusedError: in one line, what is wrong, where, and what to do.
+        RefusedError: the zip cannot be imported; the message is one line with cause and fix.
     """
-    # By its bytes, or by its end: a program may be in front, as in one that unpacks itself.
+    # is_zipfile accepts zips that begin with a program, such as self-extracting ones.
     if not is_zip(path) and not is_zipfile(path):
         raise RefusedError(
             "the file is not a zip",
             "Zip the shards (.tfrecord, .record) with their label_map.pbtxt",
         )
     try:
-        found = resolve_uploads([File.at(path, _UPLOAD)])
-        report = check_upload(found, instance.task, max_findings=_FINDINGS_KEPT)
-    except TfodError as error:  # such as of masks without boxes
+        sources = resolve_uploads([File.at(path, _UPLOAD)])
+        report = check_upload(sources, instance.task, max_findings=_MAX_FINDINGS)
+    except TfodError as error:  # for example masks without boxes
         text = str(error).replace(path, "the zip")
         raise RefusedError(text.replace(f"{_UPLOAD}:", "")) from None
     if not report.valid:
-        raise refusal(report, instance.task, instance.noun, _UPLOAD)
-    for message in replaced(report):
+        raise build_refusal(report, instance.task, instance.noun, _UPLOAD)
+    for message in list_replacements(report):
         _log.warning("TFRecord: %s", message)
 
 
 class _Converter:
-    """Makes a Datumaro dataset of a zip, as CVAT's own import takes it."""
+    """Converts a zip to a Datumaro dataset for CVAT's own import."""
 
     def __init__(self, path: str, instance: Instance, to_polygons: bool) -> None:
         self._path = path
@@ -126,43 +132,44 @@ class _Converter:
         )
         self._labels: dict[str, int] = {}
 
-    def on_frames(self) -> Any:
-        """The records of a task's or a job's frames, each named by its frame's number.
+    def convert_for_frames(self) -> Any:
+        """Convert the records of a task's or job's frames, with the frame numbers as names.
 
-        CVAT's own matching would take frame 0 for none where names lie in folders, and look on; it
-        goes by the attribute ``frame`` where it knows no name, and no frame has such names.
+        CVAT's matching by name fails for frame 0 in a folder, because it takes the number 0 for no
+        match. If it does not know a name, it uses the attribute ``frame``. Therefore the items get
+        names that no frame has.
         """
         task, noun = self._instance.task, self._instance.noun
-        named = {os.path.splitext(frame.name)[0] for frame in task.frames or ()}
+        names = {os.path.splitext(frame.name)[0] for frame in task.frames or ()}
         marks = ("frame " + "#" * count for count in itertools.count())
-        mark = next(mark for mark in marks if not any(mark in one for one in named))
-        items, others = [], 0
-        for pair in on_frames(self._path, task, f"this {noun}"):
+        mark = next(mark for mark in marks if not any(mark in name for name in names))
+        items, skipped = [], 0
+        for pair in match_frames(self._path, task, f"this {noun}"):
             if pair is None:
-                others += 1
+                skipped += 1
                 continue
             record, frame = pair
-            one = record.detection
-            size = frame.height or one.height or 0, frame.width or one.width or 0
-            name = f"{mark}{frame.number} {safe_relative_path(one.filename or '')}"
+            detection = record.detection
+            size = frame.height or detection.height or 0, frame.width or detection.width or 0
+            name = f"{mark}{frame.number} {safe_relative_path(detection.filename or '')}"
             annotations = self._annotations(record, size)
             attributes = {_FRAME: frame.number}
-            media = _image_of(size)  # CVAT looks at its extension
+            media = _make_empty_image(size)  # CVAT requires its extension
             items.append(make_item(name, _SUBSET, media, annotations, attributes))
-        if others:
-            _log.warning("TFRecord: skipped %s of other jobs or tasks", plural(others, "image"))
-        return self._dataset(items)
+        if skipped:
+            _log.warning("TFRecord: skipped %s of other jobs or tasks", plural(skipped, "image"))
+        return self._make_dataset(items)
 
-    def with_images(self, folder: str) -> Any:
-        """The records of a new task for each subset, with their images on disk."""
-        if self._instance.task.labels is None:  # CVAT makes those of the label map
-            for label_map in label_maps_of(self._path):
+    def convert_with_images(self, folder: str) -> Any:
+        """Convert the records of a new task for each subset, and write their images."""
+        if self._instance.task.labels is None:  # CVAT creates all labels of the label map
+            for label_map in read_label_maps(self._path):
                 for item in label_map.items:
                     self._label(item.class_name)
         images, items = NewImages(), []
         for record in read_zip(self._path):
             require_storable("subset", record.subset, "rename its shard")
-            image = images.of(record)
+            image = images.make(record)
             file = os.path.join(folder, record.subset, image.item_id + image.extension)
             _write_image(file, image)
             items.append(
@@ -175,17 +182,17 @@ class _Converter:
             )
         for sentence in images.sentences():
             _log.warning("TFRecord: %s", sentence)
-        dataset = self._dataset(items)
-        dataset.init_cache()  # which keeps the order of the subsets
-        dataset.bind(folder, TfDetectionApiBase.NAME)  # CVAT looks for the images below it
+        dataset = self._make_dataset(items)
+        dataset.init_cache()  # keeps the order of the subsets
+        dataset.bind(folder, TfDetectionApiBase.NAME)  # CVAT searches the images in this folder
         return dataset
 
-    def _dataset(self, items: list[Any]) -> Any:
+    def _make_dataset(self, items: list[Any]) -> Any:
         from datumaro.components.dataset import Dataset
 
         for loss in self._builder.losses.sentences():
             _log.warning("TFRecord: %s", loss)
-        # CVAT refuses a dataset for a project that lacks a label of its, used or not.
+        # CVAT rejects a dataset with a label that the project does not have, even an unused one.
         return Dataset.from_iterable(items, categories=[*self._labels], media_type=compat.Image)
 
     def _label(self, name: str) -> int:
@@ -199,18 +206,16 @@ class _Converter:
             for tag in self._builder.tags(record)
         ]
         shapes = self._builder.shapes(record, size)
-        free = 1 + max((one.group for one in shapes), default=0)
-        return [
-            *tags,
-            *itertools.chain.from_iterable(
-                self._shape(one, size, free + number) for number, one in enumerate(shapes)
-            ),
-        ]
+        group = 1 + max((shape.group for shape in shapes), default=0)
+        converted = (
+            self._convert(shape, size, group + number) for number, shape in enumerate(shapes)
+        )
+        return [*tags, *itertools.chain.from_iterable(converted)]
 
-    def _shape(self, shape: CvatShape, size: tuple[int, int], free: int) -> Iterator[Any]:
-        """A shape as CVAT wants it; of a mask maybe the polygons of its parts, as one group.
+    def _convert(self, shape: CvatShape, size: tuple[int, int], group: int) -> Iterator[Any]:
+        """Yield the annotation of a shape, or the polygons of a mask's parts in the given group.
 
-        What is too thin for a polygon, or would be hundreds, stays a mask.
+        A mask with parts that are too thin for a polygon, or with too many parts, stays a mask.
         """
         fields = {
             "label": self._label(shape.label),
@@ -221,35 +226,34 @@ class _Converter:
         if shape.kind == POINTS:
             yield annotation.Points(list(shape.points), **fields)
         elif shape.kind == MASK:
-            yield from self._mask(shape, size, free, fields)
+            yield from self._convert_mask(shape, size, group, fields)
         else:
             left, top, right, bottom = shape.extent
             yield annotation.Bbox(left, top, right - left, bottom - top, **fields)
 
-    def _mask(
-        self, shape: CvatShape, size: tuple[int, int], free: int, fields: dict[str, Any]
+    def _convert_mask(
+        self, shape: CvatShape, size: tuple[int, int], group: int, fields: dict[str, Any]
     ) -> Iterator[Any]:
         runs = np.array(shape.runs, np.int32)
         if self._to_polygons:
             outlines = compat.mask_to_polygons(decode_runs(runs, shape.extent, size))
-            if 0 < len(outlines) <= _MOST_OUTLINES:
-                group = shape.group or (free if len(outlines) > 1 else 0)
+            if 0 < len(outlines) <= _MAX_OUTLINES:
+                fields["group"] = shape.group or (group if len(outlines) > 1 else 0)
                 for outline in outlines:
-                    own = {**fields, "attributes": dict(fields["attributes"]), "group": group}
-                    yield annotation.Polygon(outline, **own)
+                    attributes = dict(fields["attributes"])
+                    yield annotation.Polygon(outline, **{**fields, "attributes": attributes})
                 return
-        # The pixels stay packed until CVAT asks for them.
-        drawn = functools.partial(_draw, runs, shape.extent, size)
-        yield BoxedMask.make(drawn, shape.extent, **fields)
+        # The mask stays run-length encoded until CVAT reads its pixels.
+        decode = functools.partial(_decode, runs, shape.extent, size)
+        yield BoxedMask.make(decode, shape.extent, **fields)
 
 
 @functools.lru_cache(64)
-def _image_of(size: tuple[int, int]) -> Any:
-    """An image of this size, of which nothing else is known; shared by all frames."""
+def _make_empty_image(size: tuple[int, int]) -> Any:
     return compat.image_without_data(DEFAULT_EXTENSION, size)
 
 
-def _draw(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
+def _decode(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
     return decode_runs(runs, extent, size)
 
 
@@ -259,15 +263,15 @@ def _write_image(path: str, image: NewImage) -> None:
         with open(path, "xb") as file:
             file.write(image.encoded)
     except OSError as error:
-        if error.errno not in _NAMES_FAULT:
+        if error.errno not in _NAME_ERRORS:
             raise
         raise TfodError(
-            f"image {image.item_id!r} cannot have its name on disk ({error.strerror}); rename it"
+            f"image {image.item_id!r} cannot be saved under its name ({error.strerror}); rename it"
         ) from None
 
 
 def _message(error: Exception, path: str) -> str:
-    """In one line, without the server's paths; ours is the cause of Datumaro's."""
+    """Return the message as one line, without the server's paths."""
     if isinstance(error, RefusedError):
         return str(error)
     if isinstance(error, OSError):
@@ -276,7 +280,7 @@ def _message(error: Exception, path: str) -> str:
         text = in_plain_words(error) or str(error)
     text = " ".join(text.replace(f"{path}:", "").replace(path, "the zip").split())
     cause, *details = text.split("; ")
-    if len(cause) > LONGEST_CAUSE and " (" in cause:  # whose brackets can wait
-        cause, _, rest = cause.partition(" (")
-        details.insert(0, rest.replace(")", "", 1))
-    return str(RefusedError(cause, *(one[:1].upper() + one[1:] for one in details)))
+    if len(cause) > MAX_CAUSE and " (" in cause:  # move the text in parentheses to the details
+        cause, _, parenthesis = cause.partition(" (")
+        details.insert(0, parenthesis.replace(")", "", 1))
+    return str(RefusedError(cause, *(text[:1].upper() + text[1:] for text in details)))

@@ -1,4 +1,1 @@
-"""The features of a record: descriptions, mappings of keys and the keys that are there, in and out.
-
-It may import ``example`` and what is below it, and the keys.
-"""
+"""Features of a record: descriptions and field mappings, from and to feature keys."""

@@ -1,7 +1,6 @@
-"""FieldMapping: which key holds the image, which its boxes, … in shards of any keys.
+"""FieldMapping: the keys of the image, its boxes and so on, in shards of any format.
 
-The keys of the TF Object Detection API are the usual ones; other formats are told by the keys that
-they have in their place.
+The default is the keys of the TF Object Detection API. Other formats are recognized by theirs.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from tfod.example.wire import Kind
 
 @dataclass(frozen=True)
 class FieldMapping:
-    """The keys that play a part, whatever they are called; None where a format has none.
+    """The keys of the fields that tfod reads; None if a format lacks a field.
 
     Attributes:
-        encoded: the image file's bytes.
+        encoded: bytes of the image file.
         format, filename, source_id, sha256: texts about the image.
-        height, width: of the image in pixels.
-        class_text, class_label: the class of each box, by name and by id.
-        box: one key for each of xmin, ymin, xmax and ymax, normalized, lists over the objects; or a
-            single key that holds x, y, width and height in pixels of one object after the other.
-        image_class_text, image_class_label, area: classes of the whole image, by name and by id,
-            and the area of each object in pixels, where they are not under the API's own keys.
-        image_id: number or text of the image. Records that share it are one image.
+        height, width: size of the image in pixels.
+        class_text, class_label: class of each box, by name and by id.
+        box: keys of the normalized xmin, ymin, xmax and ymax, lists over the objects; or a single
+            key with x, y, width and height in pixels of all objects.
+        image_class_text, image_class_label, area: classes of the whole image by name and by id, and
+            area of each object in pixels, if not under the keys of the OD API.
+        image_id: number or text of the image. Records with the same id are one image.
         annotation_id: number of each object.
     """
 
@@ -50,20 +49,20 @@ class FieldMapping:
     annotation_id: str | None = None
 
     @classmethod
-    def only(cls, *, box: tuple[str, ...] = (), **named: Any) -> FieldMapping:
-        """A mapping of the fields that are named, and no others."""
-        nothing = {each.name: None for each in fields(cls) if each.name != "box"}
-        return cls(**{**nothing, **named}, box=box)
+    def only(cls, *, box: tuple[str, ...] = (), **given_keys: Any) -> FieldMapping:
+        """Create a mapping that has only the given fields."""
+        no_keys = {field.name: None for field in fields(cls) if field.name != "box"}
+        return cls(**{**no_keys, **given_keys}, box=box)
 
     @cached_property
     def by_name(self) -> Mapping[str, str | None]:
-        """Every role but the box, by its name."""
-        names = (each.name for each in fields(self) if each.name != "box")
+        """The key of every field except the box, by name."""
+        names = (field.name for field in fields(self) if field.name != "box")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
     def all_keys(self) -> frozenset[str]:
-        """Every key that plays a part."""
+        """The keys of all fields."""
         return frozenset({key for key in self.by_name.values() if key} | set(self.box))
 
     @property
@@ -73,10 +72,10 @@ class FieldMapping:
 
     @cached_property
     def box_prefix(self) -> str:
-        """What the keys of the boxes have in common: ``image/object/bbox``; "" where nothing."""
+        """The common prefix of the box keys, such as ``image/object/bbox``; may be empty."""
         if len(self.box) == 1:
             return self.box[0]
-        return commonprefix(self.box).rstrip("/_")  # noqa: RUF071 (letter by letter)
+        return commonprefix(self.box).rstrip("/_")  # noqa: RUF071 (a prefix of characters)
 
 
 KERAS_COCO = FieldMapping.only(
@@ -88,7 +87,7 @@ KERAS_COCO = FieldMapping.only(
     image_id="image_id",
     annotation_id="id",
 )
-"""One record an annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
+"""One record per annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
 
 SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
@@ -101,7 +100,7 @@ SLIM_CLASSIFICATION = FieldMapping.only(
 )
 """Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample.
 
-Other scripts add names and ids of images.
+Other scripts add file names and source ids.
 """
 
 IMAGE_CLASSIFICATION = FieldMapping.only(
@@ -112,35 +111,31 @@ IMAGE_CLASSIFICATION = FieldMapping.only(
 IMAGE_LABEL = FieldMapping.only(
     encoded="image", height="height", width="width", image_class_label="label"
 )
-"""An image, encoded or raw, and its label, as many scripts write them."""
+"""An image, encoded or raw, and its label: a common layout of scripts."""
 
-# FiftyOne has image_bytes and a text in label; the flowers of Google's codelabs have a number in
-# class and a text in label, those of Kaggle's petals only the number.
-# In many tutorials, img_raw is pixels, usually without their size.
+# FiftyOne writes image_bytes and a text as label. The flowers of Google's codelabs have a number as
+# class and a text as label, Kaggle's petals only the number. In many tutorials, img_raw contains
+# pixels, usually without their size.
 _IMAGE_KEYS = ("image_raw", "image_bytes", "image", "img_raw", "img")
 _LABEL_KEYS = ("label", "class")
 _NAMES = ("filename", "file_name", "image_name")
 
 
 def classification_field_mapping(kinds: Mapping[str, Kind | None]) -> FieldMapping | None:
-    """Return the field mapping of records of an image and its label, by usual keys and kinds.
+    """Find the keys of an image and its label among common ones; None without either."""
 
-    Returns:
-        None if the records have no image or no label.
-    """
-
-    def first(names: tuple[str, ...], kind: Kind) -> str | None:
+    def find_first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)
 
-    encoded = first(_IMAGE_KEYS, Kind.BYTES)
-    label, text = first(_LABEL_KEYS, Kind.INT64), first(_LABEL_KEYS, Kind.BYTES)
+    encoded = find_first(_IMAGE_KEYS, Kind.BYTES)
+    label, text = find_first(_LABEL_KEYS, Kind.INT64), find_first(_LABEL_KEYS, Kind.BYTES)
     if encoded is None or (label is None and text is None):
         return None
     return FieldMapping.only(
         encoded=encoded,
-        filename=first(_NAMES, Kind.BYTES),
-        height=first(("height",), Kind.INT64),
-        width=first(("width",), Kind.INT64),
+        filename=find_first(_NAMES, Kind.BYTES),
+        height=find_first(("height",), Kind.INT64),
+        width=find_first(("width",), Kind.INT64),
         image_class_text=text,
         image_class_label=label,
     )

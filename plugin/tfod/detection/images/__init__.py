@@ -1,4 +1,1 @@
-"""Images and masks as records hold them: encoded bytes in, formats, sizes and pixels out.
-
-It may import ``boxes`` and ``detection`` beside it, and what is below its room.
-"""
+"""Images and masks in records: encoded bytes to formats, sizes and pixels."""

@@ -1,8 +1,8 @@
-"""Photos that lie on their side: pixels turned as EXIF's orientation says, and what is on them.
+"""EXIF orientation: rotation of images, and of their annotations.
 
-TensorFlow, OpenCV with a flag and many trainers show the pixels as they are stored; browsers, CVAT
-and Ultralytics turn them. All of them show the same picture of an image that is stored upright and
-has no orientation. Source of the orientations: CIPA DC-008, tag 0x0112.
+TensorFlow, many trainers and OpenCV (with a flag) use the pixels as stored; browsers, CVAT and
+Ultralytics apply the orientation. All agree on an image that is stored upright without orientation.
+Source of the orientations: CIPA DC-008, tag 0x0112.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tfod.detection.images.mask_images import (
 )
 from tfod.errors import TfodError, how_to_install
 
-_TRANSPOSED = {5: 1, 6: 4, 7: 3, 8: 2}  # what is left to do when rows and columns are exchanged
-_FLIPPED = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}
-_TAG = 0x0112
-_TRANSPOSE = {
+_AFTER_TRANSPOSE = {5: 1, 6: 4, 7: 3, 8: 2}  # remaining orientation after swapping rows and columns
+_STEPS = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}  # of slices of rows and columns
+_ORIENTATION_TAG = 0x0112
+_PILLOW_TRANSPOSE = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
     4: "FLIP_TOP_BOTTOM",
@@ -38,121 +38,119 @@ _TRANSPOSE = {
     8: "ROTATE_90",
 }
 """Names of Pillow's ``Transpose``."""
-_KEEP = "keep it with: tfod convert --exif keep"
-_BACK = {6: 8, 8: 6}
-"""The orientation that undoes another one; all others undo themselves."""
+_KEEP_HINT = "keep it with: tfod convert --exif keep"
+_INVERSE = {6: 8, 8: 6}
+"""Orientations that undo another one; all others undo themselves."""
 
 
 def orientation_of(encoded: bytes | memoryview) -> int:
-    """EXIF's orientation of an image file; 1 where it has none that can be read."""
+    """Return the EXIF orientation of an image file; 1 if it has none that is valid."""
     data = bytes(encoded)
     header = read_image_header(data, 0, len(data))
     return header.orientation if header else UPRIGHT
 
 
 def opposite(orientation: int) -> int:
-    """What undoes an orientation: with it ``boxes_turned_back`` and the like turn forward."""
-    return _BACK.get(orientation, orientation)
+    """Return the orientation that undoes another one; ``turned_back`` with it rotates forward."""
+    return _INVERSE.get(orientation, orientation)
 
 
 def upright_image(encoded: bytes | memoryview, name: str) -> bytes:
-    """An image file whose pixels are as its EXIF orientation shows them, without the orientation.
+    """Return an image file with rotated pixels instead of its EXIF orientation.
 
-    JPEGs are written with their own tables and subsampling; other formats without loss.
+    JPEGs keep their tables and subsampling; other formats are written without loss.
 
     Raises:
-        TfodError: the image cannot be decoded, or Pillow is not installed; with the name.
+        TfodError: the image ``name`` cannot be decoded, or Pillow is not installed.
     """
     try:
         from PIL import Image
     except ImportError:
-        what = f"{name} has an EXIF orientation, and turning it needs Pillow"
-        raise TfodError(f"{what}; {how_to_install('cvat')}, or {_KEEP}") from None
+        message = f"{name} has an EXIF orientation, and rotating it needs Pillow"
+        raise TfodError(f"{message}; {how_to_install('cvat')}, or {_KEEP_HINT}") from None
     out = io.BytesIO()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of tags that Pillow cannot read
+            warnings.simplefilter("ignore")  # Pillow warns about tags that it cannot read
             with Image.open(io.BytesIO(encoded)) as image:
                 image.load()
-                how = getattr(Image.Transpose, _TRANSPOSE[orientation_of(encoded)])
-                # Pillow turns a TIFF itself when it loads it.
-                turned = image if image.format == "TIFF" else image.transpose(how)
-                turned.save(out, **_as_it_was(image), exif=_other_tags(image))
-    except Exception as error:  # whatever Pillow raises for what is no image
+                transpose = getattr(Image.Transpose, _PILLOW_TRANSPOSE[orientation_of(encoded)])
+                # Pillow has already rotated a TIFF while loading it.
+                rotated = image if image.format == "TIFF" else image.transpose(transpose)
+                rotated.save(out, **_saving_options(image), exif=_exif_without_orientation(image))
+    except Exception as error:  # Pillow raises many types for an invalid image
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TfodError(
-            f"{name} has an EXIF orientation and cannot be turned ({reason}); save it again, or "
-            f"{_KEEP}"
+            f"{name} has an EXIF orientation and cannot be rotated ({reason}); save it again, or "
+            f"{_KEEP_HINT}"
         ) from None
     return out.getvalue()
 
 
-def _as_it_was(image: Any) -> dict[str, Any]:
-    """How an opened image is to be saved, so that little more than its place is changed."""
-    kept = {key: image.info[key] for key in ("icc_profile", "dpi") if image.info.get(key)}
+def _saving_options(image: Any) -> dict[str, Any]:
+    """Return options that save an opened image with minimal changes."""
+    options = {key: image.info[key] for key in ("icc_profile", "dpi") if image.info.get(key)}
     if image.format in ("JPEG", "MPO"):
         from PIL import JpegImagePlugin
 
-        # Pillow refuses quality="keep" after a turn; these are what it stands for.
-        kept |= {"format": "JPEG", "qtables": image.quantization}
+        # Pillow rejects quality="keep" after a rotation; pass the same settings explicitly.
+        options |= {"format": "JPEG", "qtables": image.quantization}
         subsampling = JpegImagePlugin.get_sampling(image)
-        return {**kept, "subsampling": subsampling} if subsampling >= 0 else kept
-    # A word of WebP's, and one of TIFF's.
-    return {**kept, "format": image.format, "lossless": True, "compression": "tiff_lzw"}
+        return {**options, "subsampling": subsampling} if subsampling >= 0 else options
+    # lossless is an option of WebP, compression of TIFF.
+    return {**options, "format": image.format, "lossless": True, "compression": "tiff_lzw"}
 
 
-def _other_tags(image: Any) -> bytes:
-    """EXIF without the orientation; nothing where Pillow cannot write what is there.
-
-    A TIFF's tags say how its pixels lie, too, and are made anew.
-    """
+def _exif_without_orientation(image: Any) -> bytes:
     if image.format == "TIFF":
-        return b""
+        return b""  # its tags describe the pixel layout too, so Pillow writes new ones
     try:
         exif = image.getexif()
-        exif.pop(_TAG, None)
+        exif.pop(_ORIENTATION_TAG, None)
         return exif.tobytes() if exif else b""
-    except Exception:  # whatever Pillow raises for a directory that is broken
+    except Exception:  # Pillow raises many types for a damaged directory
         return b""
 
 
-def with_upright_pixels(one: Detection) -> Detection:
-    """The same with its image turned, of which all the rest says already how it is shown.
-
-    Raises:
-        TfodError: the image cannot be turned.
-    """
-    encoded = upright_image(one.encoded or b"", f"image {one.filename!r:.81}")
-    return replace(one, encoded=encoded, sha256=hashlib.sha256(encoded).hexdigest())
+def with_upright_pixels(detection: Detection) -> Detection:
+    """Rotate only the image of a Detection, whose annotations already match the result."""
+    encoded = upright_image(detection.encoded or b"", f"image {detection.filename!r:.81}")
+    return replace(detection, encoded=encoded, sha256=hashlib.sha256(encoded).hexdigest())
 
 
-def turned_back(one: Detection, orientation: int) -> Detection:
-    """What is said of an image as EXIF shows it, as of its stored pixels: sizes, boxes, masks."""
-    sides = (one.height, one.width)
-    numbers = one.numerical_masks
+def turned_back(detection: Detection, orientation: int) -> Detection:
+    """Convert annotations of an image as EXIF shows it to its stored pixels."""
+    height, width = detection.height, detection.width
+    if orientation >= QUARTER:
+        height, width = width, height
+    numbers = detection.numerical_masks
     return replace(
-        one,
-        height=sides[orientation >= QUARTER],
-        width=sides[orientation < QUARTER],
-        boxes=boxes_turned_back(one.boxes, orientation),
-        masks=one.masks and [mask and _turned_mask(mask, orientation) for mask in one.masks],
+        detection,
+        height=height,
+        width=width,
+        boxes=boxes_turned_back(detection.boxes, orientation),
+        masks=detection.masks
+        and [mask and _unrotate_object_mask(mask, orientation) for mask in detection.masks],
         numerical_masks=None
         if numbers is None
         else np.stack([mask_turned_back(mask, orientation) for mask in numbers]),
-        keypoints=keypoints_turned_back(one.keypoints, orientation),
-        image_masks={name: _turned(mask, orientation) for name, mask in one.image_masks.items()},
+        keypoints=keypoints_turned_back(detection.keypoints, orientation),
+        image_masks={
+            name: _unrotate_image_mask(mask, orientation)
+            for name, mask in detection.image_masks.items()
+        },
     )
 
 
 def boxes_turned_back(boxes: np.ndarray, orientation: int) -> np.ndarray:
-    """Normalized boxes, ``xmin, ymin, xmax, ymax`` of each, of shape (n, 4)."""
+    """Convert normalized boxes ``xmin, ymin, xmax, ymax``, shape (n, 4), to stored pixels."""
     points = points_turned_back(boxes.reshape(-1, 2, 2), orientation)
-    found: np.ndarray = np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
-    return found
+    unrotated: np.ndarray = np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
+    return unrotated
 
 
 def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:
-    """Keypoints; unlabelled ones stay 0, 0."""
+    """Convert keypoints to stored pixels; unlabelled keypoints stay 0, 0."""
     if keypoints is None:
         return None
     labelled = (keypoints.visibility > 0)[..., None] | keypoints.xy.any(axis=-1, keepdims=True)
@@ -161,34 +159,31 @@ def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keyp
 
 
 def points_turned_back(points: np.ndarray, orientation: int) -> np.ndarray:
-    """Normalized points of an image as EXIF shows it, as points of its stored pixels.
-
-    The last axis is x, y.
-    """
+    """Convert normalized points, with x and y in the last axis, to stored pixels."""
     if orientation >= QUARTER:
-        points, orientation = points[..., ::-1], _TRANSPOSED[orientation]
-    rows, columns = _FLIPPED.get(orientation, (1, 1))
+        points, orientation = points[..., ::-1], _AFTER_TRANSPOSE[orientation]
+    rows, columns = _STEPS.get(orientation, (1, 1))
     x, y = points[..., 0], points[..., 1]
     return np.stack((x if columns > 0 else 1 - x, y if rows > 0 else 1 - y), axis=-1)
 
 
 def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:
-    """A mask of an image as EXIF shows it, as one of its stored pixels, rows first."""
+    """Convert a mask, rows first, to stored pixels."""
     if orientation >= QUARTER:
-        mask, orientation = mask.T, _TRANSPOSED[orientation]
-    rows, columns = _FLIPPED.get(orientation, (1, 1))
+        mask, orientation = mask.T, _AFTER_TRANSPOSE[orientation]
+    rows, columns = _STEPS.get(orientation, (1, 1))
     return mask[::rows, ::columns]
 
 
-def _turned_mask(mask: PngMask, orientation: int) -> PngMask:
+def _unrotate_object_mask(mask: PngMask, orientation: int) -> PngMask:
     try:
         pixels = mask_turned_back(decode_mask_png(mask.data), orientation)
     except ValueError:
-        return mask  # who reads it says so
+        return mask  # the reader of the mask reports it
     return PngMask(encode_gray_png(pixels, is_box=is_box_png(mask.data)))
 
 
-def _turned(mask: PngMask, orientation: int) -> PngMask:
+def _unrotate_image_mask(mask: PngMask, orientation: int) -> PngMask:
     try:
         return PngMask(encode_gray_png(mask_turned_back(decode_pixels(mask.data), orientation)))
     except ValueError:

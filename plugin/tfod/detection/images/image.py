@@ -1,9 +1,9 @@
-"""What an image's own bytes say: its format, its size and its EXIF orientation.
+"""Headers of image files: format, size and EXIF orientation.
 
-Headers are read in place: no decoder, no copy, no exception on any bytes. One function a format
-takes a place in a buffer, of at least ``_LEAST_BYTES`` that begin with the format's signature, and
-gives None when the header is damaged. A usual JPEG costs about two microseconds. All loops are
-bounded, and what is after ``end`` is not taken for the image.
+Headers are read without a decoder, a copy, or an exception on any bytes. The function of a format
+takes a buffer with at least ``_MIN_BYTES`` that begin with its signature, and returns None if the
+header is damaged. A usual JPEG takes about two microseconds. All loops are bounded, and bytes after
+``end`` are not read.
 
 Sources: ITU-T T.81 (JPEG), W3C's PNG specification, CompuServe's GIF89a, Microsoft's
 BITMAPINFOHEADER, TIFF 6.0, Google's WebP container specification, CIPA DC-008 (EXIF, tag 0x0112).
@@ -18,10 +18,10 @@ from tfod.tfrecord.image_names import split_extension
 
 Bytes: TypeAlias = "bytes | bytearray"
 
-_LEAST_BYTES = 16
+_MIN_BYTES = 16
 
-_MOST_PARTS = 4096  # segments, chunks: an image of 8 KiB parts has as many in 32 MiB
-_MOST_ENTRIES = 1024  # of a TIFF directory
+_MAX_PARTS = 4096  # segments or chunks; enough for 32 MiB in parts of 8 KiB
+_MAX_ENTRIES = 1024  # in a TIFF directory
 
 _SEGMENT = Struct(">HH").unpack_from
 _FRAME = Struct(">BHHB").unpack_from
@@ -35,30 +35,34 @@ _BMP_INFO = Struct("<iiHHI").unpack_from
 
 
 class ImageHeader(NamedTuple):
-    """What an image's header says; equal for images of a kind, so it can be a key.
+    """The header of an image. Images of the same kind have equal headers, which can be keys.
 
-    ``channels`` are as stored: 1 gray, 2 gray with alpha, 3 colour (also by palette), 4 colour with
-    alpha or CMYK. ``bits`` are those of a channel, or of an index into the palette. ``height`` and
-    ``width`` are as stored too: the orientation is not applied. ``complete`` says that the bytes
-    reach to the end that the image has or announces. ``note`` holds words for what is odd:
-    ``animated``, ``apple``, ``arithmetic``, ``cmyk``, ``compressed``, ``hierarchical``,
-    ``interlaced``, ``lossless``, ``os2``, ``palette``, ``trailing`` (bytes after the pixels).
+    Attributes:
+        format: jpeg, png, gif, bmp, tiff or webp.
+        height, width: size as stored, without the orientation.
+        channels: 1 gray, 2 gray with alpha, 3 colour or palette, 4 colour with alpha or CMYK.
+        bits: bits per channel, or per index into the palette.
+        orientation: EXIF orientation, 1 to 8; 1 if it is missing.
+        complete: whether the bytes reach the declared or actual end of the image.
+        note: unusual properties, separated by spaces: ``animated``, ``apple``, ``arithmetic``,
+            ``cmyk``, ``compressed``, ``hierarchical``, ``interlaced``, ``lossless``, ``os2``,
+            ``palette``, ``trailing`` (bytes after the pixels).
     """
 
-    format: str  # jpeg, png, gif, bmp, tiff or webp
+    format: str
     height: int
     width: int
     channels: int
     bits: int
-    orientation: int  # of EXIF, 1 to 8; 1 when it is absent
+    orientation: int
     complete: bool
     note: str
 
 
 UPRIGHT = 1
-"""The orientation of an image that is shown as it is stored."""
+"""Orientation of an image that is shown as stored."""
 QUARTER = 5
-"""From this orientation on height and width are exchanged."""
+"""First of the orientations that swap height and width."""
 
 # JPEG
 
@@ -67,7 +71,7 @@ _SKIPPED = frozenset(
     {*range(0xFFE0, 0xFFFF), 0xFFC4, 0xFFC8, 0xFFCC, *range(0xFFDB, 0xFFE0)} - {_APP1}
 )
 _STANDALONE = frozenset({0xFF01, *range(0xFFD0, 0xFFD9)})
-_NO_FRAME = frozenset({0xFFD9, 0xFFDA})  # the end or a scan, and no frame header before it
+_NO_FRAME = frozenset({0xFFD9, 0xFFDA})  # end of image, start of scan: no frame header follows
 _FRAMES = {
     **dict.fromkeys((0xFFC0, 0xFFC1, 0xFFC2), ""),  # baseline, extended, progressive
     0xFFC3: "lossless",
@@ -79,43 +83,43 @@ _FRAMES = {
 
 
 def _jpeg_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """Walk the segments to the frame header, as libjpeg does: over fill bytes and stray bytes."""
-    place = start + 2
-    last = end - 10  # a frame header has ten bytes before its components
+    """Walk the segments to the frame header, skipping fill and stray bytes as libjpeg does."""
+    position = start + 2
+    last_position = end - 10  # of a frame header, whose first ten bytes are read
     orientation = 0
-    for _ in range(_MOST_PARTS):
-        if place > last:
+    for _ in range(_MAX_PARTS):
+        if position > last_position:
             return None
-        marker, length = _SEGMENT(buffer, place)
+        marker, length = _SEGMENT(buffer, position)
         if marker in _SKIPPED:
-            place += 2 + length
+            position += 2 + length
         elif marker in _FRAMES:
-            return _jpeg_frame(buffer, place, end, orientation or 1)
+            return _jpeg_frame(buffer, position, end, orientation or 1)
         elif marker == _APP1:
-            if not orientation and buffer.startswith(b"Exif\0\0", place + 4):
-                orientation = _orientation(buffer, place + 10, min(place + 2 + length, end))
-            place += 2 + length
+            if not orientation and buffer.startswith(b"Exif\0\0", position + 4):
+                orientation = _orientation(buffer, position + 10, min(position + 2 + length, end))
+            position += 2 + length
         elif marker in _NO_FRAME:
             return None
         elif marker in _STANDALONE:
-            place += 2
+            position += 2
         else:
-            place = buffer.find(b"\xff", place + 1, end)
-            if place < 0:
+            position = buffer.find(b"\xff", position + 1, end)
+            if position < 0:
                 return None
     return None
 
 
-def _jpeg_frame(buffer: Bytes, place: int, end: int, orientation: int) -> ImageHeader | None:
-    bits, height, width, channels = _FRAME(buffer, place + 4)
+def _jpeg_frame(buffer: Bytes, position: int, end: int, orientation: int) -> ImageHeader | None:
+    bits, height, width, channels = _FRAME(buffer, position + 4)
     if not channels:
         return None
-    note = _FRAMES[buffer[place] << 8 | buffer[place + 1]]
+    note = _FRAMES[buffer[position] << 8 | buffer[position + 1]]
     if channels == 4:
         note = f"cmyk {note}".rstrip()
-    # Thumbnails with an end of their own are before the frame header.
+    # Thumbnails, which have end markers too, precede the frame header.
     complete = (buffer[end - 1] == 0xD9 and buffer[end - 2] == 0xFF) or (
-        buffer.rfind(b"\xff\xd9", place + 10, end) >= 0
+        buffer.rfind(b"\xff\xd9", position + 10, end) >= 0
     )
     return ImageHeader("jpeg", height, width, channels, bits, orientation, complete, note)
 
@@ -128,35 +132,34 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 
 def _png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """Of bytes that begin as a PNG does."""
-    place = start + 8
+    position = start + 8
     notes = []
-    if buffer.startswith(b"CgBI", place + 4):  # iOS has another chunk first
+    if buffer.startswith(b"CgBI", position + 4):  # iOS writes an additional first chunk
         notes.append("apple")
-        place += 16
-    if end - place < 25 or not buffer.startswith(b"IHDR", place + 4):
+        position += 16
+    if end - position < 25 or not buffer.startswith(b"IHDR", position + 4):
         return None
-    width, height, bits, colour, _, _, interlace = _IHDR(buffer, place + 8)
+    width, height, bits, colour, _, _, interlace = _IHDR(buffer, position + 8)
     if bits not in _PNG_BITS.get(colour, ()):
         return None
     if colour == 3:
         notes.append("palette")
     if interlace:
         notes.append("interlaced")
-    place += 25
+    position += 25
     orientation = 1
-    for _ in range(_MOST_PARTS):
-        if place + 8 > end:
+    for _ in range(_MAX_PARTS):
+        if position + 8 > end:
             break
-        length, kind = _CHUNK(buffer, place)
+        length, kind = _CHUNK(buffer, position)
         if kind == b"IDAT" or kind == b"IEND":
             break
         if kind == b"eXIf":
-            orientation = _orientation(buffer, place + 8, min(place + 8 + length, end)) or 1
+            orientation = _orientation(buffer, position + 8, min(position + 8 + length, end)) or 1
         elif kind == b"acTL":
             notes.append("animated")
-        place += 12 + length
-    complete = buffer.endswith(_PNG_END, start, end) or buffer.rfind(_PNG_END, place, end) >= 0
+        position += 12 + length
+    complete = buffer.endswith(_PNG_END, start, end) or buffer.rfind(_PNG_END, position, end) >= 0
     channels = _PNG_CHANNELS[colour]
     note = " ".join(notes)
     return ImageHeader("png", height, width, channels, bits, orientation, complete, note)
@@ -166,11 +169,10 @@ def _png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
 
 
 def _gif_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """Of bytes that begin as a GIF does."""
     width, height = _TWO_SHORTS(buffer, start + 6)
-    # The extension that makes it repeat follows the colour table; a GIF that moves once lacks it.
-    heads_end = min(start + 13 + 3 * 256 + 64, end)
-    animated = buffer.find(b"NETSCAPE2.0", start + 13, heads_end) >= 0
+    # The loop extension follows the colour table; a GIF that plays once lacks it.
+    search_end = min(start + 13 + 3 * 256 + 64, end)
+    animated = buffer.find(b"NETSCAPE2.0", start + 13, search_end) >= 0
     complete = buffer[end - 1] == 0x3B or buffer.rfind(b"\0;", start + 13, end) >= 0
     return ImageHeader("gif", height, width, 3, 8, 1, complete, "animated" if animated else "")
 
@@ -179,7 +181,6 @@ def _gif_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
 
 
 def _bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """Of bytes that begin as a BMP does."""
     if end - start < 26:
         return None
     (pixels,) = _LONG(buffer, start + 10)
@@ -198,14 +199,16 @@ def _bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     if bits <= 8 and not _is_gray_ramp(buffer, start + 14 + header_bytes, start + pixels, end):
         notes.append("palette")
     complete = True
-    if compression in (0, 3, 6):  # 3 and 6 say which bits are which colour
+    if compression in (0, 3, 6):  # uncompressed, or uncompressed with colour bit masks
         missing = start + pixels + (width * bits + 31) // 32 * 4 * height - end
         complete = missing <= 0
-        notes.extend(["trailing"] if missing < 0 else [])
+        if missing < 0:
+            notes.append("trailing")
     else:
         notes.append("compressed")
-    channels = 4 if bits == 32 else 3 if bits > 8 or "palette" in notes else 1
-    depth = bits if bits <= 8 else 5 if bits == 16 else 8
+    is_colour = bits > 8 or "palette" in notes
+    channels = 4 if bits == 32 else 3 if is_colour else 1
+    depth = bits if bits <= 8 else 5 if bits == 16 else 8  # 16 bits are 5 per colour
     return ImageHeader("bmp", height, width, channels, depth, 1, complete, " ".join(notes))
 
 
@@ -213,14 +216,14 @@ _GRAYS = bytes(range(256))
 
 
 def _is_gray_ramp(buffer: Bytes, start: int, pixels: int, end: int) -> bool:
-    """Whether the palette gives each of 256 indices its own gray; the fourth byte is padding."""
+    """Return whether the palette is the 256 grays in order; every fourth byte is padding."""
     if pixels - start < 1024 or pixels > end:
         return False
     palette = buffer[start : start + 1024]
     return palette[0::4] == palette[1::4] == palette[2::4] == _GRAYS
 
 
-# TIFF, and EXIF, which is a TIFF without an image
+# TIFF, and EXIF, whose tags are in TIFF format
 
 _WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 256, 257, 258, 262, 274, 277
 _TAGS = frozenset({_WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES})
@@ -233,53 +236,52 @@ _PHOTOMETRIC_NOTES = {3: "palette", 5: "cmyk"}
 
 
 def _tiff_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """Of bytes that begin as a TIFF does."""
     tags = _first_directory(buffer, start, end)
     if _WIDTH not in tags or _HEIGHT not in tags:
         return None
     note = _PHOTOMETRIC_NOTES.get(tags.get(_PHOTOMETRIC, 1), "")
     channels = 3 if note == "palette" else tags.get(_SAMPLES, 1)
-    orientation = _as_orientation(tags.get(_ORIENTATION, 1))
+    orientation = _check_orientation(tags.get(_ORIENTATION, 1))
     bits = tags.get(_BITS, 1)
     return ImageHeader("tiff", tags[_HEIGHT], tags[_WIDTH], channels, bits, orientation, True, note)
 
 
 def _orientation(buffer: Bytes, start: int, end: int) -> int:
-    return _as_orientation(_first_directory(buffer, start, end).get(_ORIENTATION, 1))
+    return _check_orientation(_first_directory(buffer, start, end).get(_ORIENTATION, 1))
 
 
-def _as_orientation(value: int) -> int:
+def _check_orientation(value: int) -> int:
     return value if 1 <= value <= 8 else 1
 
 
 def _first_directory(buffer: Bytes, start: int, end: int) -> dict[int, int]:
-    """The first value of each tag that we know, of the first directory."""
+    """Return the first value of each known tag in the first directory."""
     order = _BYTE_ORDERS.get(bytes(buffer[start : start + 4]))
     if order is None or end - start < 14:
         return {}
     short, long, entry = order
-    place = start + long(buffer, start + 4)[0]
-    if place + 2 > end:
+    position = start + long(buffer, start + 4)[0]
+    if position + 2 > end:
         return {}
-    entries = min(short(buffer, place)[0], _MOST_ENTRIES)
-    place += 2
-    found = {}
-    for each in range(place, min(place + 12 * entries, end - 11), 12):
-        tag, kind, count = entry(buffer, each)
+    entries = min(short(buffer, position)[0], _MAX_ENTRIES)
+    position += 2
+    tags = {}
+    for entry_at in range(position, min(position + 12 * entries, end - 11), 12):
+        tag, kind, count = entry(buffer, entry_at)
         if tag not in _TAGS or kind not in _SIZES or not count:
             continue
         size = _SIZES[kind]
-        at = each + 8 if size * count <= 4 else start + long(buffer, each + 8)[0]
+        # Values of at most four bytes are in the entry itself.
+        at = entry_at + 8 if size * count <= 4 else start + long(buffer, entry_at + 8)[0]
         if at + size <= end:
-            found[tag] = buffer[at] if size == 1 else (short if size == 2 else long)(buffer, at)[0]
-    return found
+            tags[tag] = buffer[at] if size == 1 else (short if size == 2 else long)(buffer, at)[0]
+    return tags
 
 
 # WebP
 
 
 def _webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """Of bytes that begin as a RIFF container does."""
     if not buffer.startswith(b"WEBP", start + 8):
         return None
     kind = buffer[start + 12 : start + 16]
@@ -290,41 +292,41 @@ def _webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
         return None
     if kind == b"VP8 " and buffer.startswith(b"\x9d\x01\x2a", start + 23):
         width, height = (side & 0x3FFF for side in _TWO_SHORTS(buffer, start + 26))
-        alpha = False
+        has_alpha = False
     elif kind == b"VP8L" and buffer[start + 20] == 0x2F:
-        (packed,) = _LONG(buffer, start + 21)
-        width, height = (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
-        alpha = bool(packed >> 28 & 1)
+        (bits,) = _LONG(buffer, start + 21)
+        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        has_alpha = bool(bits >> 28 & 1)
     elif kind == b"VP8X":
         flags = buffer[start + 20]
         width = int.from_bytes(buffer[start + 24 : start + 27], "little") + 1
         height = int.from_bytes(buffer[start + 27 : start + 30], "little") + 1
-        alpha = bool(flags & 0x10)
+        has_alpha = bool(flags & 0x10)
         note = "animated" if flags & 2 else ""
         orientation = _webp_orientation(buffer, start, end) if flags & 8 else 1
     else:
         return None
-    channels = 4 if alpha else 3
+    channels = 4 if has_alpha else 3
     return ImageHeader("webp", height, width, channels, 8, orientation, complete, note)
 
 
 def _webp_orientation(buffer: Bytes, start: int, end: int) -> int:
-    place = start + 30
-    for _ in range(_MOST_PARTS):
-        if place + 8 > end:
+    position = start + 30
+    for _ in range(_MAX_PARTS):
+        if position + 8 > end:
             break
-        kind, length = _RIFF_CHUNK(buffer, place)
-        place += 8
+        kind, length = _RIFF_CHUNK(buffer, position)
+        position += 8
         if kind == b"EXIF":
-            body_end = min(place + length, end)
-            # Some writers keep the six bytes that JPEG needs before it.
-            place += 6 if buffer.startswith(b"Exif\0\0", place) else 0
-            return _orientation(buffer, place, body_end)
-        place += length + length % 2
+            body_end = min(position + length, end)
+            # Some writers keep the six-byte prefix of EXIF in JPEG.
+            position += 6 if buffer.startswith(b"Exif\0\0", position) else 0
+            return _orientation(buffer, position, body_end)
+        position += length + length % 2
     return 1
 
 
-# Any of them
+# All formats
 
 _SIGNATURES = (
     (b"\xff\xd8\xff", "jpeg", _jpeg_header),
@@ -335,11 +337,11 @@ _SIGNATURES = (
     (b"MM\0*", "tiff", _tiff_header),
     (b"RIFF", "webp", _webp_header),
 )
-# No two signatures begin with the same byte.
+# The signatures differ in their first bytes.
 _BY_FIRST_BYTE = {signature[0]: (signature, read) for signature, _, read in _SIGNATURES}
 
 DEFAULT_EXTENSION = ".jpg"
-"""Of an image that says nothing."""
+"""Extension for an image of unknown format."""
 
 EXTENSION_OF_FORMAT = {
     "jpeg": ".jpg",
@@ -357,7 +359,7 @@ FORMAT_OF_EXTENSION = {extension: name for name, extension in EXTENSION_OF_FORMA
 
 
 def sniff_format(head: bytes) -> str | None:
-    """The format of an encoded image by its first 16 bytes, as ``image/format`` spells it."""
+    """Return the ``image/format`` of an encoded image from its first 16 bytes, or None."""
     for signature, name, _ in _SIGNATURES:
         if head.startswith(signature):
             return name if name != "webp" or head[8:12] == b"WEBP" else None
@@ -365,11 +367,8 @@ def sniff_format(head: bytes) -> str | None:
 
 
 def read_image_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    """The header of the image in ``buffer[start:end]``; None when there is none we can read.
-
-    Copies nothing, needs no decoder, and raises nothing, whatever the bytes are.
-    """
-    if end - start < _LEAST_BYTES:
+    """Read the header of the image in ``buffer[start:end]``; None if unknown or damaged."""
+    if end - start < _MIN_BYTES:
         return None
     kind = _BY_FIRST_BYTE.get(buffer[start])
     if kind is None or not buffer.startswith(kind[0], start):
@@ -378,11 +377,7 @@ def read_image_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Height and width in pixels from an image's header; None when it has none we can read.
-
-    EXIF orientation is not applied, as TensorFlow and OpenCV's plain decoding do not apply it
-    either.
-    """
+    """Return height and width in pixels from a header, without EXIF orientation, or None."""
     header = read_image_header(data, 0, len(data))
     if header is None or not header.height or not header.width:
         return None
@@ -390,7 +385,7 @@ def image_size(data: bytes) -> tuple[int, int] | None:
 
 
 def format_name(encoded: bytes | None, filename: str) -> str:
-    """``image/format``: what the bytes are; by the name where they do not say; '' without any."""
+    """Return the ``image/format`` by the bytes, else by the file name; '' without an image."""
     if not encoded:
         return ""
     extension = split_extension(filename)[1].lower()

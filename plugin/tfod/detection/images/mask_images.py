@@ -1,7 +1,4 @@
-"""Masks: outlines as pixels, pixels as PNG images without an image library, and COCO's outlines.
-
-A pixel belongs to a shape when its centre does.
-"""
+"""Masks: outlines to pixels (those whose centre is inside), pixels to PNG and back, and COCO."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from tfod.errors import TfodError, how_to_install
 
 
 def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
-    """The pixels inside a polygon, which may cross itself (even-odd): bool of shape ``size``.
+    """Return the pixels inside a polygon as bool of shape ``size``; it may cross itself (even-odd).
 
-    So a box from 10 to 20 is the pixels 10 to 19. A polygon so thin that no pixel's centre is in
-    it is the one pixel nearest to its middle, as far as that is in the image.
+    A box from 10 to 20 fills the pixels 10 to 19. If a polygon is so thin that it contains no
+    centre of a pixel, the pixel at its own centre is set, unless that is outside the image.
 
     Args:
         points: x, y, x, y, … in pixels; at least one pair.
@@ -37,10 +34,10 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
     first = max(0, math.ceil(y0.min() - 0.5))
     last = min(height, math.ceil(y0.max() - 0.5))
     for row in range(first, last):
-        middle = row + 0.5
-        crossed = (y0 <= middle) != (y1 <= middle)
-        above, left = y0[crossed], x0[crossed]
-        crossings = left + (middle - above) * (x1[crossed] - left) / (y1[crossed] - above)
+        centre_y = row + 0.5
+        crossed = (y0 <= centre_y) != (y1 <= centre_y)
+        y, x = y0[crossed], x0[crossed]
+        crossings = x + (centre_y - y) * (x1[crossed] - x) / (y1[crossed] - y)
         edges = np.clip(np.ceil(np.sort(crossings) - 0.5), 0, width).astype(int).tolist()
         for start, end in zip(edges[::2], edges[1::2], strict=True):
             mask[row, start:end] = True
@@ -52,7 +49,7 @@ def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
 
 
 def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
-    """The pixels inside a box that is not turned, as :func:`fill_polygon` finds them."""
+    """Return the pixels inside a box that is not rotated, see :func:`fill_polygon`."""
     mask = np.zeros(size, bool)
     left, top, right, bottom = corners
     first_column, first_row, last_column, last_row = (
@@ -67,17 +64,13 @@ def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
 def ellipse_outline(
     cx: float, cy: float, rx: float, ry: float, degrees: float = 0.0
 ) -> list[float]:
-    """The outline of an ellipse as x, y, x, y, …; off by less than a pixel up to 2,000 pixels.
-
-    ``rx`` and ``ry`` are half its width and height before it is turned about ``cx``, ``cy``,
-    clockwise as images have y down.
-    """
-    turn = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
-    return turned(rx * np.cos(turn), ry * np.sin(turn), (cx, cy), degrees)
+    """Return an ellipse as x, y, x, y, …, rotated clockwise, precise up to 2,000 pixels."""
+    angles = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
+    return turned(rx * np.cos(angles), ry * np.sin(angles), (cx, cy), degrees)
 
 
 def box_outline(corners: tuple[float, float, float, float], degrees: float = 0.0) -> list[float]:
-    """The four corners of a box that is turned about its centre, as x, y, x, y, …"""
+    """Return the four corners of a box, rotated about its centre, as x, y, x, y, …"""
     left, top, right, bottom = corners
     half_width, half_height = (right - left) / 2, (bottom - top) / 2
     xs = np.array((-half_width, half_width, half_width, -half_width))
@@ -88,7 +81,7 @@ def box_outline(corners: tuple[float, float, float, float], degrees: float = 0.0
 def turned(
     xs: np.ndarray, ys: np.ndarray, centre: tuple[float, float], degrees: float
 ) -> list[float]:
-    """Points about a centre, turned about it, as x, y, x, y, …"""
+    """Rotate points, given relative to a centre, about that centre; return x, y, x, y, …"""
     angle = math.radians(degrees)
     cosine, sine = math.cos(angle), math.sin(angle)
     points = np.stack(
@@ -99,7 +92,7 @@ def turned(
 
 
 def run_lengths(flat: np.ndarray) -> list[int]:
-    """How many pixels are outside, inside, outside, …; the first may be 0."""
+    """Return the lengths of runs outside, inside, outside, …; the first may be 0."""
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     edges = np.concatenate(([0], changes, [len(flat)]))
     lengths: list[int] = np.diff(edges).tolist()
@@ -107,32 +100,25 @@ def run_lengths(flat: np.ndarray) -> list[int]:
 
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_HEADER_BYTES = len(_SIGNATURE) + 16  # as far as width and height: length and kind of IHDR, both
-_ENOUGH = _HEADER_BYTES + 9  # the rest of IHDR
+_HEADER_BYTES = len(_SIGNATURE) + 16  # up to width and height in IHDR
+_HEADER_WITH_FORMAT = _HEADER_BYTES + 9  # with the rest of IHDR
 _EIGHT_BITS_GRAY = (8, 0, 0, 0, 0)  # bits, colour type, compression, filter, interlace
 _NO_FILTER = 0
-_MOST_PIXELS = 1 << 28
+_MAX_PIXELS = 1 << 28
 _WITHOUT_PALETTE_OR_OPACITY = {"P": "RGB", "PA": "RGB", "LA": "L"}
 
 
 def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
-    """A mask as a PNG of one channel, 1 where the object is, as create_coco_tf_record.py has it.
+    """Encode a mask as a one-channel PNG, 1 for the object, like create_coco_tf_record.py.
 
-    Args:
-        mask: bool or uint8 of shape (height, width); what is not 0 is the object.
-        is_box: note that the object has no other mask than its box (:func:`is_box_png`): the OD API
-            wants a mask for each object, or for none.
+    ``is_box`` marks a placeholder (:func:`is_box_png`), since the OD API needs a mask for every
+    object or for none.
     """
     return encode_gray_png(mask != 0, is_box=is_box)
 
 
 def encode_gray_png(pixels: np.ndarray, *, is_box: bool = False) -> bytes:
-    """Numbers as a PNG of one channel of eight bits. Source: W3C's PNG specification.
-
-    Args:
-        pixels: bool or uint8 of shape (height, width).
-        is_box: as :func:`encode_mask_png` has it.
-    """
+    """Encode bool or uint8 of shape (height, width) as a one-channel PNG of eight bits."""
     height, width = pixels.shape
     rows = np.full((height, width + 1), _NO_FILTER, np.uint8)
     rows[:, 1:] = pixels
@@ -140,64 +126,52 @@ def encode_gray_png(pixels: np.ndarray, *, is_box: bool = False) -> bytes:
         _SIGNATURE
         + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BITS_GRAY))
         + _chunk(b"IDAT", zlib.compress(rows.tobytes()))
-        + (_BOX_NOTE if is_box else b"")
+        + (_BOX_MARKER if is_box else b"")
         + _chunk(b"IEND", b"")
     )
 
 
 def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
-    """The mask in a PNG, or an image of other formats, bool of shape (height, width).
-
-    Raises as :func:`decode_pixels`.
-    """
+    """Decode a mask as bool of shape (height, width), with errors as in :func:`decode_pixels`."""
     pixels = decode_pixels(data, formats)
-    # TensorFlow decodes one channel; a fourth one would be opacity.
-    drawn = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
-    return np.asarray(drawn)
+    # TensorFlow decodes one channel; a fourth channel would be opacity.
+    mask = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
+    return np.asarray(mask)
 
 
 def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
-    """The pixels of a PNG, or an image of other formats, of shape (height, width[, channels]).
-
-    Needs Pillow.
-
-    Raises:
-        ValueError: the bytes are no PNG image, or one of too many pixels; with the reason.
-    """
+    """Decode a PNG or other format to (height, width[, channels]), or raise ValueError."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data), formats=list(formats)) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise ValueError(f"{image.width}x{image.height} pixels are too many")
-            plain = _WITHOUT_PALETTE_OR_OPACITY.get(image.mode)
-            return np.asarray(image.convert(plain) if plain else image)
-    except Exception as error:  # whatever Pillow raises for what is no image
+            if image.width * image.height > _MAX_PIXELS:
+                raise ValueError(f"{image.width}x{image.height} pixels, too many")
+            plain_mode = _WITHOUT_PALETTE_OR_OPACITY.get(image.mode)
+            return np.asarray(image.convert(plain_mode) if plain_mode else image)
+    except Exception as error:  # Pillow raises many types for an invalid image
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
 
 
 def png_sizes(buffer: bytes | bytearray, spans: np.ndarray) -> np.ndarray:
-    """Height and width of PNGs by their headers, int64 of shape (n, 2); 0 where there is no PNG.
-
-    ``spans`` are start and length of each in the buffer, int64 of shape (n, 2).
-    """
-    found = np.zeros((len(spans), 2), np.int64)
-    long = np.flatnonzero(spans[:, 1] >= _HEADER_BYTES)
-    heads = np.frombuffer(buffer, np.uint8)[spans[long, :1] + np.arange(_HEADER_BYTES)]
+    """Read height and width of PNGs by their start and length, int64 (n, 2); 0 if not a PNG."""
+    sizes = np.zeros((len(spans), 2), np.int64)
+    candidates = np.flatnonzero(spans[:, 1] >= _HEADER_BYTES)
+    heads = np.frombuffer(buffer, np.uint8)[spans[candidates, :1] + np.arange(_HEADER_BYTES)]
     is_png = (heads[:, : len(_SIGNATURE)] == np.frombuffer(_SIGNATURE, np.uint8)).all(axis=1)
     sides = heads[is_png, _HEADER_BYTES - 8 :].copy().view(">u4")
-    found[long[is_png]] = sides[:, ::-1]
-    return found
+    sizes[candidates[is_png]] = sides[:, ::-1]
+    return sizes
 
 
 def png_size(data: bytes | memoryview) -> tuple[int, int] | None:
-    """Height and width of one PNG by its header; None where there is none."""
-    return image_size(bytes(data[:_ENOUGH]))
+    """Read the height and width of a PNG from its header; None if it is not an image."""
+    return image_size(bytes(data[:_HEADER_WITH_FORMAT]))
 
 
 def is_box_png(data: bytes | memoryview) -> bool:
-    """Whether a mask stands for an object that has only a box, as our exports note it."""
-    return bytes(data[-_FROM_END:-_END_BYTES]) == _BOX_NOTE
+    """Return whether a mask was exported as a placeholder for an object that has only a box."""
+    return bytes(data[-_MARKER_FROM_END:-_END_BYTES]) == _BOX_MARKER
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -205,79 +179,73 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
 
 
-_BOX_NOTE = _chunk(b"tEXt", b"Comment\0tfod: a box")  # a text that readers of images pass over
+_BOX_MARKER = _chunk(b"tEXt", b"Comment\0tfod: a box")  # image readers skip text chunks
 _END_BYTES = len(_chunk(b"IEND", b""))
-_FROM_END = len(_BOX_NOTE) + _END_BYTES
+_MARKER_FROM_END = len(_BOX_MARKER) + _END_BYTES
 
 
-# COCO's outlines, which pycocotools alone draws as everybody expects: polygons at five times the
-# size, rounded in its own way. By pixels' centres, as above, they differ along the edge.
+# COCO segmentations. Only pycocotools draws them as users expect: it scales polygons by five and
+# rounds in its own way, so edges differ from fill_polygon, which tests the centres of pixels.
 
-_LEAST_NUMBERS = 6  # of a polygon: three corners; pycocotools takes four numbers for a box
-_FURTHEST = 8  # sides of the image: pycocotools walks along edges, and far ones overflow in it
+_MIN_NUMBERS = 6  # three corners; pycocotools treats four numbers as a box
+_MAX_SIDES = 8  # of the image: pycocotools overflows on edges that are far outside
 
 
-def draw_segmentation(segmentation: Any, size: tuple[int, int], where: str) -> np.ndarray | None:
-    """The pixels of a ``segmentation``: polygons, or runs, compressed or not.
-
-    Args:
-        segmentation: as in the JSON; polygons may be arrays.
-        size: height and width of the image.
-        where: for errors.
+def draw_segmentation(segmentation: Any, size: tuple[int, int], location: str) -> np.ndarray | None:
+    """Draw a ``segmentation``: polygons, or runs, compressed or not.
 
     Returns:
-        uint8, 1 where the object is, of the shape of the image, or of runs their own; None where
-        there is no outline.
+        uint8 of the size of the image, or of the runs if they declare another; 1 is the object.
+            None if the segmentation is empty.
 
     Raises:
-        TfodError: it is none, or pycocotools is not installed.
+        TfodError: the segmentation at ``location`` is invalid, or pycocotools is not installed.
     """
     if not segmentation:
         return None
-    mask = _pycocotools()
-    if size[0] * size[1] > _MOST_PIXELS:
-        raise TfodError(f"{where}: a mask of {size[1]}x{size[0]} pixels is too large")
+    coco_mask = _pycocotools()
+    if size[0] * size[1] > _MAX_PIXELS:
+        raise TfodError(f"{location}: a mask of {size[1]}x{size[0]} pixels is too large")
     try:
         if isinstance(segmentation, dict):
-            runs = _runs(segmentation)
+            runs = _check_runs(segmentation)
             is_packed = isinstance(runs["counts"], bytes)
-            drawn = mask.decode([runs] if is_packed else mask.frPyObjects([runs], *runs["size"]))
+            packed = [runs] if is_packed else coco_mask.frPyObjects([runs], *runs["size"])
+            pixels = coco_mask.decode(packed)
         else:
             if not isinstance(segmentation, list):
-                raise ValueError("it is neither polygons nor runs")
-            polygons = [_polygon(one, max(size) * _FURTHEST) for one in segmentation]
-            drawn = mask.decode(mask.frPyObjects(polygons, *size))
+                raise ValueError("expected polygons or runs")
+            polygons = [_check_polygon(points, max(size) * _MAX_SIDES) for points in segmentation]
+            pixels = coco_mask.decode(coco_mask.frPyObjects(polygons, *size))
     except ValueError as error:
-        raise TfodError(f"{where}: invalid segmentation ({error}); correct it") from None
-    return np.asarray(drawn.max(axis=2))
+        raise TfodError(f"{location}: invalid segmentation ({error}); correct it") from None
+    return np.asarray(pixels.max(axis=2))
 
 
-def _runs(segmentation: dict[str, Any]) -> dict[str, Any]:
-    """Runs that fill their size: pycocotools writes where they say, however far that is."""
-    counts, own = segmentation.get("counts"), segmentation.get("size")
-    is_size = isinstance(own, list) and len(own) == 2 and all(type(one) is int for one in own)
-    if own is None or not is_size or min(own) < 1 or own[0] * own[1] > _MOST_PIXELS:
-        raise ValueError(f"its size is {own!r:.60}, expected height and width")
+def _check_runs(segmentation: dict[str, Any]) -> dict[str, Any]:
+    """Check that runs fill their size: pycocotools would write beyond the mask."""
+    counts, size = segmentation.get("counts"), segmentation.get("size")
+    is_size = isinstance(size, list) and len(size) == 2 and all(type(side) is int for side in size)
+    if size is None or not is_size or min(size) < 1 or size[0] * size[1] > _MAX_PIXELS:
+        raise ValueError(f"size is {size!r:.60}, expected height and width")
     if isinstance(counts, list) and all(type(count) is int for count in counts):
         lengths = counts
     elif isinstance(counts, (str, bytes)) and counts.isascii():
         counts = counts.encode("ascii") if isinstance(counts, str) else counts
         lengths = decode_counts(counts)
     else:
-        raise ValueError(f"its counts are {counts!r:.60}, expected whole numbers or a text")
-    if min(lengths, default=0) < 0 or sum(lengths) != own[0] * own[1]:
-        raise ValueError("its runs are not as many pixels as its size has")
-    return {"size": own, "counts": counts}
+        raise ValueError(f"counts is {counts!r:.60}, expected whole numbers or a text")
+    if min(lengths, default=0) < 0 or sum(lengths) != size[0] * size[1]:
+        raise ValueError("counts do not add up to the number of pixels in size")
+    return {"size": size, "counts": counts}
 
 
 def decode_counts(counts: bytes) -> list[int]:
-    """Lengths of runs from COCO's compressed text.
+    """Decode COCO's compressed lengths of runs (cocoapi's maskApi.c), or raise ValueError.
 
-    Six bits a character, least significant first, of which one says that more follow; from the
-    fourth run on the difference to the run before the last. Source: cocoapi's maskApi.c.
-
-    Raises:
-        ValueError: the text is cut off.
+    A character has six bits, the least significant characters first; one bit means that another
+    character follows. From the fourth run on, the number is the difference to the run before the
+    last.
     """
     lengths: list[int] = []
     value = shift = 0
@@ -296,19 +264,19 @@ def decode_counts(counts: bytes) -> list[int]:
         lengths.append(value + lengths[-2] if len(lengths) > 2 else value)
         value = shift = 0
     if more:
-        raise ValueError("counts is cut off")
+        raise ValueError("counts is truncated")
     return lengths
 
 
-def _polygon(points: Sequence[float], furthest: int) -> list[float]:
+def _check_polygon(points: Sequence[float], max_distance: int) -> list[float]:
     try:
         numbers = [float(value) for value in points]
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("a polygon is three or more pairs of finite numbers") from None
-    if len(numbers) < _LEAST_NUMBERS or len(numbers) % 2 or not np.isfinite(numbers).all():
-        raise ValueError("a polygon is three or more pairs of finite numbers")
-    if max(map(abs, numbers)) > furthest:
-        raise ValueError("a polygon goes far beyond the image")
+        raise ValueError("a polygon needs three or more pairs of finite numbers") from None
+    if len(numbers) < _MIN_NUMBERS or len(numbers) % 2 or not np.isfinite(numbers).all():
+        raise ValueError("a polygon needs three or more pairs of finite numbers")
+    if max(map(abs, numbers)) > max_distance:
+        raise ValueError("a polygon extends far beyond the image")
     return numbers
 
 
@@ -316,5 +284,5 @@ def _pycocotools() -> Any:
     try:
         from pycocotools import mask
     except ImportError:
-        raise TfodError(f"COCO's masks need pycocotools; {how_to_install('coco')}") from None
+        raise TfodError(f"COCO masks need pycocotools; {how_to_install('coco')}") from None
     return mask

@@ -1,8 +1,8 @@
-"""``image/source_id`` as the number that TF-Vision, Model Maker and EfficientDet take it for.
+"""``image/source_id`` as a number, for TF-Vision, Model Maker and EfficientDet.
 
 Sources: official/vision/dataloaders/utils.py, process_source_id (``tf.strings.to_number`` to
-int64); google/automl: efficientdet/dataloader.py (the same to float32, which holds whole numbers up
-to 2**24).
+int64); google/automl: efficientdet/dataloader.py (the same to float32, which is exact for whole
+numbers up to 2**24).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tfod.errors import TfodError
 
-if TYPE_CHECKING:  # every command knows whom it may write for
+if TYPE_CHECKING:  # every command imports this module; keep it light
     from tfod.detection.detection import Detection
 
 LARGEST_INT64: Final = (1 << 63) - 1
 LARGEST_FLOAT32: Final = 1 << 24
-"""The largest number up to which a float32 holds every whole one."""
+"""The largest n such that a float32 represents all whole numbers up to n."""
 
 LARGEST_FOR: Final[Mapping[str, int | None]] = {
     "od-api": None,
@@ -27,53 +27,53 @@ LARGEST_FOR: Final[Mapping[str, int | None]] = {
     "model-maker": LARGEST_INT64,
     "efficientdet": LARGEST_FLOAT32,
 }
-"""Whom shards can be written for, and the largest source id that each reads; None for any text."""
+"""Programs to write shards for, and the largest source id they read; None for any text."""
 
 FORMER: Final = "former_source_id"
-"""The attribute of an image that keeps a source id in whose place a number was written."""
+"""Attribute of an image with the original of a source id that a number replaced."""
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]{1,19})[ \t\n\v\f\r]*")
-_FAR = 1 << 53  # what images are never numbered up to
-_LARGE = re.compile(r"[0-9]{8}")
+_MAX_COUNTED = 1 << 53  # no dataset has this many images
+_EIGHT_DIGITS = re.compile(r"[0-9]{8}")
 _SMALL_DIGITS = len(str(LARGEST_FLOAT32)) - 1
 _INT64_DIGITS = len(str(LARGEST_INT64)) - 1
 
 
 def number_of(text: str) -> int | None:
-    """The number that TensorFlow parses a source id to; None where it stops."""
+    """Return the number that TensorFlow parses from a source id; None if it fails."""
     match = _NUMBER.fullmatch(text)
     number = int(match[1] + match[2]) if match else None
     return number if number is not None and -LARGEST_INT64 - 1 <= number <= LARGEST_INT64 else None
 
 
 def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]:
-    """The positions of the first that is not a number, and of the first beyond a float32.
+    """Return the index of the first source id that is not a number, and of the first above 2**24.
 
-    None where there is none; those that are not there, or empty, are neither.
+    Each index is None if there is no such id. Missing and empty ids are ignored.
     """
-    known = [text for text in texts if text]
-    joined = "".join(known)
+    ids = [text for text in texts if text]
+    joined = "".join(ids)
     if joined.isascii() and joined.isdigit():
-        longest = max(map(len, known))
+        longest = max(map(len, ids))
         if longest <= _SMALL_DIGITS or (
-            longest <= _INT64_DIGITS and max(map(int, known)) <= LARGEST_FLOAT32
+            longest <= _INT64_DIGITS and max(map(int, ids)) <= LARGEST_FLOAT32
         ):
             return None, None
-    # Most have no number that is large, which one look at all of them shows.
-    may_be_large = _LARGE.search(joined)
-    text = (i for i, x in enumerate(texts) if x and number_of(x) is None)
+    # Usually no id is large, which a single search can prove.
+    may_be_large = _EIGHT_DIGITS.search(joined)
+    non_numbers = (i for i, x in enumerate(texts) if x and number_of(x) is None)
     large = (i for i, x in enumerate(texts) if x and abs(number_of(x) or 0) > LARGEST_FLOAT32)
-    return next(text, None), next(large, None) if may_be_large else None
+    return next(non_numbers, None), next(large, None) if may_be_large else None
 
 
 class SourceIdNumbers:
-    """Gives numbers to images, each only once in a dataset, from 1 or behind those that it has.
+    """An allocator of unique numbers for the images of a dataset.
 
     Args:
-        largest: source ids that are numbers up to this one stay, others are replaced; None to
-            number only images that have no source id.
-        find_last: finds the number behind which others are free (:func:`last_before_free`). It is
-            called when the first number is given.
+        largest: limit up to which numeric source ids are kept, others are replaced; None to number
+            only images without a source id.
+        find_last: function that finds the number after which all are free
+            (:func:`last_before_free`), called for the first new number.
     """
 
     def __init__(self, largest: int | None, find_last: Callable[[], int]) -> None:
@@ -82,27 +82,23 @@ class SourceIdNumbers:
         self._last: int | None = None
 
     def stays(self, source_id: str | None) -> bool:
-        """Whether an image keeps its source id."""
-        return _stays(source_id, self.largest)
+        """Return whether an image keeps its source id."""
+        return _is_kept(source_id, self.largest)
 
     def next(self) -> str:
-        """A number that no image has.
-
-        Raises:
-            TfodError: there is none that is small enough.
-        """
+        """Return a number that no image has; TfodError if all numbers up to the limit are used."""
         if self._last is None:
             self._last = self._find_last()
         self._last += 1
         if self.largest is not None and self._last > self.largest:
             raise TfodError(
-                f"source ids go up to {self.largest:,} and images have such numbers already; "
-                "number them anew in the annotations"
+                f"no free source id up to {self.largest:,} is left; renumber the images in the "
+                "annotations"
             )
         return str(self._last)
 
     def number(self, detection: Detection) -> Detection:
-        """A Detection with a source id that may stay, or a number in its place."""
+        """Return a Detection that keeps its source id or has a new number."""
         if self.stays(detection.source_id):
             return detection
         former = former_source_id(detection.source_id, detection.filename)
@@ -111,13 +107,13 @@ class SourceIdNumbers:
 
 
 def former_source_id(source_id: str | None, filename: str | None) -> dict[str, str]:
-    """What is to be kept of a source id: nothing where it is the file name, or blank."""
+    """Return the attribute that keeps a source id, empty if it is blank or the file name."""
     if not source_id or not source_id.strip() or source_id == filename:
         return {}
     return {FORMER: source_id}
 
 
-def _stays(source_id: str | None, largest: int | None) -> bool:
+def _is_kept(source_id: str | None, largest: int | None) -> bool:
     if not source_id or not source_id.strip():
         return False
     number = number_of(source_id)
@@ -125,10 +121,7 @@ def _stays(source_id: str | None, largest: int | None) -> bool:
 
 
 def last_before_free(source_ids: Iterable[str | None], largest: int | None) -> int:
-    """The largest number of a dataset, behind which all are free; 0 where none is a number.
-
-    Numbers beyond ``largest`` (as of :class:`SourceIdNumbers`) are replaced, and do not count.
-    """
-    numbers = (number_of(one) or 0 for one in source_ids if one)
-    most = min(largest or _FAR, _FAR)
-    return max((one for one in numbers if 0 < one <= most), default=0)
+    """Return the largest number up to ``largest``, after which all are free; 0 without any."""
+    numbers = (number_of(source_id) or 0 for source_id in source_ids if source_id)
+    limit = min(largest or _MAX_COUNTED, _MAX_COUNTED)
+    return max((number for number in numbers if 0 < number <= limit), default=0)

@@ -1,7 +1,7 @@
-"""Which class an object has: text first, then id, over every label map of a dataset.
+"""The class of an object: by text first, then by id, for all label maps of a dataset.
 
-One table serves all shards of an import, so that splits whose label maps number the classes
-differently still end up with one list of classes.
+One table serves all shards of an import: even if the label maps of its splits number the classes
+differently, the result is one list of classes.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 
-_MAX_ID = (1 << 31) - 1  # a label map's id is an int32
+_MAX_ID = (1 << 31) - 1  # ids of label maps are int32
 
 
 @dataclass(frozen=True)
 class TextIdMismatch:
-    """Text and id of an object name two classes of its label map; the text was followed."""
+    """A text and an id of an object that belong to different classes; the text wins."""
 
     text: str
     label: int
 
 
 class LabelScope:
-    """How the texts and ids of some shards name classes: through their label map, if any."""
+    """The meaning of texts and ids in some shards, by their label map if they have one."""
 
     def __init__(self, label_map: LabelMap | None) -> None:
         self.label_map = label_map
@@ -32,19 +32,19 @@ class LabelScope:
         self.by_id: dict[int, int] = {}
         self.display_only: set[str] = set()
         self.name_only: set[str] = set()
-        self.to_output_frame: dict[tuple[str | None, int | None], int] = {}
-        """What resolving changes nothing any more: most objects have one of a few classes."""
+        self.resolved: dict[tuple[str | None, int | None], int] = {}
+        """Cache of pairs that need no bookkeeping: most objects have one of a few classes."""
 
 
 class ClassTable:
-    """Collects the classes of a dataset while it is read.
+    """The classes of a dataset, collected while it is read.
 
-    While reading, a class is a provisional number; :meth:`finish` puts the classes in order (by
-    id) and says which number became which place.
+    During reading, a class is a provisional number. :meth:`finish` orders the classes by id and
+    maps the numbers to indices.
     """
 
     def __init__(self) -> None:
-        self.contradictions: Counter[TextIdMismatch] = Counter()
+        self.mismatches: Counter[TextIdMismatch] = Counter()
         self.unknown_texts: Counter[str] = Counter()
         self.unknown_ids: Counter[int] = Counter()
         self._items: list[LabelMapItem] = []
@@ -57,17 +57,14 @@ class ClassTable:
         self._uses_name: set[int] = set()
 
     def add_label_map(self, label_map: LabelMap | None) -> LabelScope:
-        """Make a scope for shards with this label map (None: they have none).
-
-        All maps must be added before the first object is resolved.
-        """
+        """Create a scope for shards with this label map, or none, before any object is resolved."""
         scope = LabelScope(label_map)
-        joined = self._known_by_display(label_map.items if label_map else ())
+        display_matches = self._match_display_names(label_map.items if label_map else ())
         for item in label_map.items if label_map else ():
             number = self._by_text.get(item.class_name)
-            if number is None and item.name in joined:
-                number = self._by_text[item.name] = joined[item.name]
-                # Records of both maps are understood by these two texts.
+            if number is None and item.name in display_matches:
+                number = self._by_text[item.name] = display_matches[item.name]
+                # Now records of both label maps are resolved by either text.
                 self._items[number] = replace(
                     self._items[number], name=item.name, display_name=item.display_name
                 )
@@ -78,7 +75,7 @@ class ClassTable:
             if item.name and item.display_name and item.name != item.display_name:
                 scope.name_only.add(item.name)
                 scope.display_only.add(item.display_name)
-        scope.display_only.difference_update(scope.by_text)  # the name of another class wins
+        scope.display_only.difference_update(scope.by_text)  # names take precedence
         for item in label_map.items if label_map else ():
             if item.display_name:
                 number = scope.by_text[item.class_name]
@@ -90,19 +87,19 @@ class ClassTable:
     def resolve_all(
         self, scope: LabelScope, texts: Iterable[str | None], labels: Iterable[int | None]
     ) -> list[int | None]:
-        """The provisional numbers of the classes of many objects, as :meth:`resolve` has them."""
-        to_output_frame, resolve = scope.to_output_frame, self.resolve
+        """Return the provisional classes of many objects, see :meth:`resolve`."""
+        resolved, resolve = scope.resolved, self.resolve
         return [
-            to_output_frame[pair] if pair in to_output_frame else resolve(scope, *pair)
+            resolved[pair] if pair in resolved else resolve(scope, *pair)
             for pair in zip(texts, labels, strict=True)
         ]
 
     def resolve(
         self, scope: LabelScope, text: str | None, label: int | None, times: int = 1
     ) -> int | None:
-        """The provisional number of the class of so many objects; None when they have none.
+        """Return the provisional class of ``times`` equal objects, or None if they have no class.
 
-        A text that the map lacks makes a class of its own; so does an id without a text.
+        A text that the label map lacks creates a new class; so does an id without a text.
         """
         if text:
             number = scope.by_text.get(text)
@@ -113,68 +110,68 @@ class ClassTable:
             elif text in scope.name_only:
                 self._uses_name.add(number)
             if label is not None and scope.by_id.get(label, number) != number:
-                self.contradictions[TextIdMismatch(text, label)] += times
+                self.mismatches[TextIdMismatch(text, label)] += times
             else:
-                scope.to_output_frame[text, label] = number
+                scope.resolved[text, label] = number
             return number
         if label is None:
             return None
         number = scope.by_id.get(label)
         if number is not None:
-            scope.to_output_frame[text, label] = number
+            scope.resolved[text, label] = number
             return number
-        # Datumaro writes 0 and an empty text for an object without a class, we -1 where 0 is one.
+        # Without a class, Datumaro writes 0 and an empty text, and tfod -1 if 0 is a class.
         if label < 0 or (label == 0 and text is not None):
             return None
         return self._unknown_id(scope, label, times)
 
     def item(self, number: int) -> LabelMapItem | None:
-        """What is known by now of a provisional class that has an id of its own; else None."""
+        """Return the current item of a provisional class that has an id, else None."""
         return self._items[number] if self._has_id[number] else None
 
     def name(self, number: int) -> str:
-        """What a provisional class is called by now."""
+        """Return the current name of a provisional class."""
         return self._items[number].class_name
 
     def finish(self) -> tuple[LabelMap, list[str], list[int]]:
         """Put the classes in order.
 
         Returns:
-            The label map of the dataset, one item a class, in order; the name of each class, as
-            the records use it; and for each provisional number its place in that order.
+            The label map of the dataset in order; the names of the classes as used in the records;
+            and the index in that order for each provisional number.
         """
-        target = list(range(len(self._items)))
+        targets = list(range(len(self._items)))
         for label, number in self._by_bare_id.items():
             owner = self._by_id.get(label)
             if owner is not None and owner != number:
-                target[number] = owner  # the text of this id turned up in another record
-        kept = [number for number in target if target[number] == number]
+                targets[number] = owner  # another record has the text of this id
+        kept = [number for number in targets if targets[number] == number]
         kept = list(dict.fromkeys(kept))
         kept.sort(key=lambda number: (number >= self._mapped, self._sort_id(number), number))
-        place = {number: position for position, number in enumerate(kept)}
+        indices = {number: index for index, number in enumerate(kept)}
         by_display = bool(self._uses_display) and not self._uses_name
         items = tuple(self._items[number] for number in kept)
-        items = _number_the_rest(items, [self._has_id[number] for number in kept])
-        names = _names(items, by_display)
-        items = tuple(one.named(name) for one, name in zip(items, names, strict=True))
-        return LabelMap(items), names, [place[target[number]] for number in range(len(target))]
+        items = _assign_free_ids(items, [self._has_id[number] for number in kept])
+        names = _make_unique_names(items, by_display)
+        items = tuple(item.named(name) for item, name in zip(items, names, strict=True))
+        return LabelMap(items), names, [indices[targets[number]] for number in range(len(targets))]
 
     def _sort_id(self, number: int) -> float:
         return self._items[number].id if self._has_id[number] else float("inf")
 
-    def _known_by_display(self, items: Sequence[LabelMapItem]) -> dict[str, int]:
-        """By their names the items whose display name is all that earlier maps know of a class.
+    def _match_display_names(self, items: Sequence[LabelMapItem]) -> dict[str, int]:
+        """Find classes of earlier maps by display name; return them by the names of the items.
 
-        Where several items of either side have that text, nobody knows which of them is meant.
+        A text that several items of either side have is ambiguous and does not count.
         """
-        texts, earlier = _texts(items), _texts(self._items)
-        known = Counter(self._by_text.values())
+        texts, earlier = _count_texts(items), _count_texts(self._items)
+        names_of_class = Counter(self._by_text.values())
         return {
-            one.name: self._by_text[one.display_name]
-            for one in items
-            if one.name and one.display_name
-            if texts[one.display_name] == earlier[one.display_name] == 1
-            if known[self._by_text[one.display_name]] == 1
+            item.name: self._by_text[item.display_name]
+            for item in items
+            if item.name and item.display_name
+            if texts[item.display_name] == earlier[item.display_name] == 1
+            if names_of_class[self._by_text[item.display_name]] == 1
         }
 
     def _add(self, item: LabelMapItem, has_id: bool) -> int:
@@ -189,8 +186,8 @@ class ClassTable:
     def _unknown_text(self, scope: LabelScope, text: str, label: int | None, times: int) -> int:
         number = self._by_text.get(text)
         if number is None:
-            free = label is not None and 0 <= label <= _MAX_ID and label not in self._by_id
-            number = self._add(LabelMapItem(label if free and label else 0, text), free)
+            is_free = label is not None and 0 <= label <= _MAX_ID and label not in self._by_id
+            number = self._add(LabelMapItem(label if is_free and label else 0, text), is_free)
         if scope.label_map is not None and number >= self._mapped:
             self.unknown_texts[text] += times
         else:
@@ -210,22 +207,21 @@ class ClassTable:
         return number
 
 
-def _texts(items: Iterable[LabelMapItem]) -> Counter[str]:
-    """How many classes have each text, as their name or display name."""
-    return Counter(text for one in items for text in {one.class_name, one.display_name})
+def _count_texts(items: Iterable[LabelMapItem]) -> Counter[str]:
+    """Count the classes with each text, as their name or display name."""
+    return Counter(text for item in items for text in {item.class_name, item.display_name})
 
 
 def free_ids(used: Collection[int], first: int = 1) -> Iterator[int]:
-    """Ids that are not used: those behind the last one, and when there are no more, the others."""
+    """Yield unused ids: first those after the last used id, then the gaps."""
     last = max((*used, first - 1))
     yield from range(last + 1, _MAX_ID + 1)
-    yield from (one for one in range(first, last) if one not in used)
+    yield from (number for number in range(first, last) if number not in used)
 
 
-def _number_the_rest(
+def _assign_free_ids(
     items: Sequence[LabelMapItem], has_id: Sequence[bool]
 ) -> tuple[LabelMapItem, ...]:
-    """Give every class without an id of its own the next free one."""
     free = free_ids({item.id for item, has in zip(items, has_id, strict=True) if has})
     return tuple(
         item if has else replace(item, id=next(free))
@@ -233,18 +229,17 @@ def _number_the_rest(
     )
 
 
-def _names(items: Sequence[LabelMapItem], by_display: bool) -> list[str]:
-    """A name for each class, every one different."""
+def _make_unique_names(items: Sequence[LabelMapItem], by_display: bool) -> list[str]:
     names: list[str] = []
     taken: set[str] = set()
     counts: Counter[str] = Counter()
     for item in items:
-        wanted = (item.display_name if by_display else "") or item.class_name
-        name = wanted
+        preferred = (item.display_name if by_display else "") or item.class_name
+        name = preferred
         if name in taken:
             name = item.class_name
-        numbered = f"{wanted} ({item.id})"
-        while name in taken:  # names stay taken: none is tried twice
+        numbered = f"{preferred} ({item.id})"
+        while name in taken:  # the counter never tries a name twice
             counts[numbered] += 1
             name = numbered if counts[numbered] == 1 else f"{numbered}~{counts[numbered]}"
         taken.add(name)

@@ -1,7 +1,6 @@
-"""Names that are the same but for what people spell differently, and those one letter off.
+"""Look-up of names that differ only in spelling or by one typing error.
 
-Records may have a million classes that a label map lacks, so that each is looked up, not compared
-with every name as :mod:`difflib` would.
+It stays fast for records with a million classes, unlike comparing all names with :mod:`difflib`.
 """
 
 from __future__ import annotations
@@ -10,69 +9,66 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-_LONGEST = 32
-"""Letters: of longer names a typing error is seldom the matter."""
-_MOST_NAMES = 1000
-"""So many are known by their spellings with an error; a dozen of each take up memory."""
+_MAX_LETTERS = 32
+"""Longer names are looked up without typing errors."""
+_MAX_NAMES = 1000
+"""Larger sets are looked up without typing errors: every name takes a dozen entries."""
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
 
 def folded(text: str) -> str:
-    """A text without what people spell differently: case, spaces, hyphens and underscores.
+    """Return a text without case, spaces, hyphens and underscores, which people spell differently.
 
-    Between two digits these mean something: the road sign 1-1 is not the sign 11.
+    Between two digits they are significant: the road sign 1-1 is not the sign 11.
     """
     return _BETWEEN_WORDS.sub("", _BETWEEN_DIGITS.sub(".", text.casefold()))
 
 
 def plain_letters(text: str) -> str:
-    """What is left of a name without case, spaces and punctuation."""
+    """Return the letters and digits of a name, without case."""
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
 class FuzzyNames:
-    """Looks up names, each in a time that depends on its own length alone.
+    """An index of names with a look-up time that depends only on the length of the name.
 
-    Of names that are alike the first is found; ``folded`` takes a name to what all its spellings
-    have in common.
+    If several names match, the first one wins. ``fold`` maps a name to the form that all its
+    spellings share.
     """
 
-    def __init__(self, names: Iterable[str], folded: Callable[[str], str]) -> None:
-        self._folded = folded
+    def __init__(self, names: Iterable[str], fold: Callable[[str], str]) -> None:
+        self._fold = fold
         self._by_spelling: dict[str, str] = {}
         for name in names:
-            self._by_spelling.setdefault(folded(name), name)
+            self._by_spelling.setdefault(fold(name), name)
         self._by_error: dict[str, str] = {}
-        if len(self._by_spelling) <= _MOST_NAMES:
+        if len(self._by_spelling) <= _MAX_NAMES:
             for spelling, name in self._by_spelling.items():
-                for one in _with_an_error(spelling):
-                    self._by_error.setdefault(one, name)
+                for variant in _with_one_deletion(spelling):
+                    self._by_error.setdefault(variant, name)
 
     def same(self, text: str) -> str | None:
-        """The name that the text is but for its spelling."""
-        return self._by_spelling.get(self._folded(text))
+        """Return the name that differs only in spelling, or None."""
+        return self._by_spelling.get(self._fold(text))
 
     def nearest(self, text: str) -> str | None:
-        """The same, or the name that has one letter more, less, changed, or out of its place."""
+        """Return the same, or the name with one letter more, less, changed or transposed."""
         same = self.same(text)
         if same is not None:
             return same
-        errors = _with_an_error(self._folded(text))
-        return next((self._by_error[one] for one in errors if one in self._by_error), None)
+        variants = _with_one_deletion(self._fold(text))
+        return next((self._by_error[x] for x in variants if x in self._by_error), None)
 
 
-def _with_an_error(spelling: str) -> Iterator[str]:
-    """The spelling, and all that it becomes without one of its letters.
-
-    Two words have one of these in common when they are a letter apart.
-    """
-    if 2 < len(spelling) <= _LONGEST:
+def _with_one_deletion(spelling: str) -> Iterator[str]:
+    """Yield the spelling, and it without each letter: words one error apart share one of these."""
+    if 2 < len(spelling) <= _MAX_LETTERS:
         yield spelling
-        yield from (spelling[:at] + spelling[at + 1 :] for at in range(len(spelling)))
+        yield from (spelling[:i] + spelling[i + 1 :] for i in range(len(spelling)))
 
 
 @functools.lru_cache(4)
 def names_near_labels(labels: frozenset[str]) -> FuzzyNames:
-    """The labels of a CVAT task, which differ by more than case and punctuation."""
+    """Return an index of the labels of a CVAT task, ignoring case and punctuation."""
     return FuzzyNames(sorted(labels), plain_letters)

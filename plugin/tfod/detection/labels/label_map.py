@@ -1,10 +1,10 @@
-"""Label maps: the ``StringIntLabelMap`` text files that give class names their ids.
+"""Label maps: ``StringIntLabelMap`` text files with the ids of class names.
 
 Source: object_detection/protos/string_int_label_map.proto and utils/label_map_util.py of
-tensorflow/models. Parsing is protobuf's own text format with that message's descriptor, so every
-legal spelling is read: comments, commas, semicolons, ``<>``, both quotes, escapes, joined strings.
-protobuf takes a fifth of a small command's time to load: it is loaded with the first label map that
-is not as plain as CVAT's and ours.
+tensorflow/models. protobuf parses the text format with the descriptor of that message, so all legal
+syntax is accepted: comments, commas, semicolons, ``<>``, both quotes, escapes, joined strings.
+Loading protobuf takes a fifth of the time of a small command, so plain label maps, as written by
+CVAT and tfod, are parsed without it.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from tfod.tfrecord.storage.urls import is_url
 
 _BYTE_ORDER_MARK = "\ufeff"
 LONGEST_LABEL_MAP = 4 << 20
-"""Bytes; that of 20,000 classes of Open Images has 1.5 million."""
+"""Bytes; the label map of 20,000 classes of Open Images has 1.5 million."""
 _STEP = 1 << 20
 _NO_IDS: frozenset[int] = frozenset()
 _PACKAGED = Path(__file__).parents[2] / "label_maps"
 _CHECKOUT = Path(__file__).parents[4] / "label_maps"
 _CURLY_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
-# Datumaro's reader takes items without the word "item" in front; so do we. Blanks are looked at
-# from their first one alone, or a million of them would be looked at a million times.
+# Like Datumaro, accept items without the word "item". A match must begin at the first of several
+# blanks: otherwise a million blanks would take quadratic time.
 _BRACE = re.compile(r"(?<!\s)(\s*)\{")
-# A name alone in its line, or in front of the end of its item.
+# A name up to the end of its line or item.
 _UNQUOTED = re.compile(
     r"\b((?:display_)?name *: *)(?!\s)([^'\"{}\n#;,]*[^'\"{}\s#;,])(?= *(?:[,;}#\r\n]|$))"
 )
 _PLAIN_ITEM = re.compile(
     r"\s*item \{\s*id: ([1-9][0-9]{0,8})\s+name: '([\w .-]+)'\s*\}\s*", re.ASCII
 )
-"""As CVAT writes an item, and we, where its name needs no escapes."""
+"""An item as written by CVAT and tfod, if its name needs no escapes."""
 
 
 @dataclass(frozen=True)
 class Keypoint:
-    """One named keypoint of a class; ``id`` is its position in the record's keypoint lists."""
+    """A named keypoint of a class; ``id`` is its index in the keypoint lists of records."""
 
     id: int
     label: str
@@ -56,14 +56,14 @@ class Keypoint:
 
 @dataclass(frozen=True)
 class LabelMapItem:
-    """One class.
+    """A class of a label map.
 
     Attributes:
-        id: what ``image/object/class/label`` holds.
-        name: what ``image/object/class/text`` holds, usually; '' when the file gives none.
-        display_name: name for people, '' when the file gives none.
-        keypoints: names of the class's keypoints.
-        frequency, instance_count, ancestor_ids, descendant_ids: carried, not interpreted.
+        id: value of ``image/object/class/label``.
+        name: usual value of ``image/object/class/text``; '' if missing.
+        display_name: name for users; '' if missing.
+        keypoints: names of the keypoints of the class.
+        frequency, instance_count, ancestor_ids, descendant_ids: kept, but not interpreted.
     """
 
     id: int
@@ -77,24 +77,24 @@ class LabelMapItem:
 
     @property
     def class_name(self) -> str:
-        """The name, or the display name, or the id as text where the file gives neither."""
+        """The name, else the display name, else the id as text."""
         return self.name or self.display_name or str(self.id)
 
     def named(self, name: str = "") -> LabelMapItem:
-        """The same, called this, else by its id, where it has neither name nor display name."""
+        """Return the item, with ``name`` or else its id as name if it has no name at all."""
         has_name = self.name or self.display_name
         return self if has_name else dataclasses.replace(self, name=name or self.class_name)
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """The classes of a label map, in the file's order."""
+    """The classes of a label map in the order of the file."""
 
     items: tuple[LabelMapItem, ...] = ()
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> LabelMap:
-        """Number names from 1, as the OD API's scripts do."""
+        """Create a label map that numbers names from 1, like the OD API's scripts."""
         return cls(tuple(LabelMapItem(i, name) for i, name in enumerate(names, start=1)))
 
     @functools.cached_property
@@ -104,12 +104,12 @@ class LabelMap:
 
     @functools.cached_property
     def _by_text(self) -> dict[str, LabelMapItem]:
-        found: dict[str, LabelMapItem] = {}
+        items: dict[str, LabelMapItem] = {}
         for field in ("name", "display_name"):
             for item in self.items:
-                found.setdefault(getattr(item, field), item)
-        found.pop("", None)
-        return found
+                items.setdefault(getattr(item, field), item)
+        items.pop("", None)
+        return items
 
     @functools.cached_property
     def _by_id(self) -> dict[int, LabelMapItem]:
@@ -117,46 +117,46 @@ class LabelMap:
 
     @functools.cached_property
     def ids_by_text(self) -> Mapping[str, AbstractSet[int]]:
-        """The ids of all classes that have a text as their name or display name."""
-        found: dict[str, set[int]] = {}
+        """The ids of all classes with a certain text as their name or display name."""
+        ids: dict[str, set[int]] = {}
         for item in self.items:
             for text in filter(None, (item.name, item.display_name)):
-                found.setdefault(text, set()).add(item.id)
-        return found
+                ids.setdefault(text, set()).add(item.id)
+        return ids
 
     @functools.cached_property
     def fuzzy_names(self) -> FuzzyNames:
-        """Its names and display names, to be looked up with an error."""
+        """An index of the names and display names that tolerates typing errors."""
         return FuzzyNames(self.ids_by_text, folded)
 
     @functools.cached_property
     def id_range(self) -> tuple[int, int]:
-        """The smallest and the largest id; 0, 0 of an empty map."""
+        """The smallest and the largest id; 0, 0 if the label map is empty."""
         ids = self._by_id or (0,)
         return min(ids), max(ids)
 
     @property
     def names_of_shared_ids(self) -> dict[int, list[str]]:
-        """The ids that several classes have, and the names of those classes."""
-        found: dict[int, list[str]] = {}
+        """The names of the classes that share an id, by id."""
+        names_by_id: dict[int, list[str]] = {}
         for item in self.items:
-            found.setdefault(item.id, []).append(item.class_name)
-        return {one: names for one, names in found.items() if len(names) > 1}
+            names_by_id.setdefault(item.id, []).append(item.class_name)
+        return {class_id: names for class_id, names in names_by_id.items() if len(names) > 1}
 
     def ids_of(self, text: str) -> AbstractSet[int]:
-        """The ids of all classes that have this name or display name."""
+        """Return the ids of all classes with this name or display name."""
         return self.ids_by_text.get(text, _NO_IDS)
 
     def find(self, text: str) -> LabelMapItem | None:
-        """The class that has this name, or else this display name."""
+        """Return the class with this name, or else this display name, or None."""
         return self._by_text.get(text)
 
     def find_id(self, class_id: int) -> LabelMapItem | None:
-        """The class that has this id; of several the first, as in the OD API."""
+        """Return the first class with this id, like the OD API, or None."""
         return self._by_id.get(class_id)
 
     def to_text(self) -> str:
-        """The map in text format, laid out as CVAT documents it: a tab, ``id``, ``name``."""
+        """Return the text format, in CVAT's documented layout: a tab, ``id``, ``name``."""
         return "".join(_item_text(item) for item in self.items)
 
 
@@ -177,7 +177,7 @@ def _item_text(item: LabelMapItem) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes, escaped as protobuf's text format has it."""
+    """Return a text in double quotes, escaped for protobuf's text format."""
     return f'"{_escape(text)}"'
 
 
@@ -190,32 +190,31 @@ def _escape(text: str) -> str:
 def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[str]]:
     """Parse a label map's text.
 
-    Curly quotes, names without quotes, items without the word ``item``, fields of somebody's own
-    and a byte order mark are not legal text format, but what is meant is plain: they are read, and
-    named in the second result.
+    Curly quotes, names without quotes, items without the word ``item``, unknown fields and a byte
+    order mark are not legal, but unambiguous: they are tolerated and reported.
 
     Returns:
-        The map, and the liberties that were taken, as sentences (usually none).
+        The label map, and sentences about the tolerated deviations (usually none).
 
     Raises:
         LabelMapError: the text is not a label map, with line and column.
     """
-    plain = _plain_items(text)
-    if plain is not None:
-        return LabelMap(plain), []
+    plain_items = _parse_plain_items(text)
+    if plain_items is not None:
+        return LabelMap(plain_items), []
     from tfod.detection.labels.message import ParseError, parse
 
     deviations: list[str] = []
     if text.startswith(_BYTE_ORDER_MARK):
         text = text.removeprefix(_BYTE_ORDER_MARK)
-        deviations.append("a byte order mark is ignored; save the file as UTF-8 without one")
+        deviations.append("a byte order mark was ignored; save the file as UTF-8 without one")
     try:
         message = parse(text)
     except (ParseError, UnicodeError) as error:
         repaired = text.translate(_CURLY_QUOTES)
         if repaired != text:
-            deviations.append("curly quotes are read as straight ones")
-        with_items = _BRACE.sub(_as_item, repaired)
+            deviations.append("curly quotes are read as straight quotes")
+        with_items = _BRACE.sub(_insert_item, repaired)
         if with_items != repaired:
             deviations.append("items without the word 'item' are read as items")
         with_quotes = _UNQUOTED.sub(lambda name: name[1] + quoted(name[2]), with_items)
@@ -224,19 +223,19 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         try:
             message = parse(with_quotes, allow_unknown_field=True)
         except (ParseError, UnicodeError):
-            raise LabelMapError(_what_is_wrong(text, source, error)) from None
-        # A field of somebody's own is no harm; a misspelt name, or another kind of file, is.
+            raise LabelMapError(_explain(text, source, error)) from None
+        # Unknown fields are harmless, but without a name this is a typing error or another file.
         if not message.item or not all(item.name or item.display_name for item in message.item):
-            raise LabelMapError(_what_is_wrong(text, source, error)) from None
+            raise LabelMapError(_explain(text, source, error)) from None
         if with_quotes == text:
-            deviations.append(f"unknown fields are not read ({error})")
+            deviations.append(f"unknown fields are ignored ({error})")
     return LabelMap(tuple(_to_item(item) for item in message.item)), [
-        f"{source}: {liberty}" for liberty in deviations
+        f"{source}: {deviation}" for deviation in deviations
     ]
 
 
-def _plain_items(text: str) -> tuple[LabelMapItem, ...] | None:
-    """The items of a text that has plain ones alone; None for any other, which may be legal."""
+def _parse_plain_items(text: str) -> tuple[LabelMapItem, ...] | None:
+    """Return the items of a text with only plain items; None for other texts."""
     items, end = [], 0
     while match := _PLAIN_ITEM.match(text, end):
         items.append(LabelMapItem(int(match[1]), match[2]))
@@ -244,13 +243,13 @@ def _plain_items(text: str) -> tuple[LabelMapItem, ...] | None:
     return tuple(items) if end == len(text) else None
 
 
-def _as_item(brace: re.Match[str]) -> str:
-    """A brace that begins an item without its word: the first of the text, of a line, behind }."""
+def _insert_item(brace: re.Match[str]) -> str:
+    """Insert the missing word before a brace at the start of the text or a line, or after }."""
     blanks, before = brace[1], brace.string[max(0, brace.start() - 1) : brace.start()]
     return f"{blanks}item {{" if before in ("", "}") or "\n" in blanks else brace[0]
 
 
-def _what_is_wrong(text: str, source: str, error: Exception) -> str:
+def _explain(text: str, source: str, error: Exception) -> str:
     start = text.lstrip()[:200].lower()
     if start.startswith(("<!doctype", "<html", "<?xml", "<!--")):
         return f"{source} is not a label map but an HTML page; download the raw file instead"
@@ -258,10 +257,10 @@ def _what_is_wrong(text: str, source: str, error: Exception) -> str:
         return f"{source} is not a label map but a Git LFS pointer; run git lfs pull"
     reason = str(error).replace("\n", " ").strip()
     if 'multiple "' in reason:
-        where = reason.partition(" :")[0]
+        location = reason.partition(" :")[0]
         return (
-            f"{source} is not a label map ({where}: several classes in one item); begin each class "
-            "with item {"
+            f"{source} is not a label map ({location}: several classes in one item); begin each "
+            "class with item {"
         )
     return (
         f"{source} is not a label map ({reason}); "
@@ -270,19 +269,15 @@ def _what_is_wrong(text: str, source: str, error: Exception) -> str:
 
 
 def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read a label map from a file or a URL. Returns and raises as :func:`parse_label_map`."""
+    """Read a label map from a file or URL. Returns and raises like :func:`parse_label_map`."""
     name = os.fspath(path)
     return decode_label_map(read_text_file(name, LONGEST_LABEL_MAP), name)
 
 
 def read_text_file(name: str, most: int) -> bytes:
-    """The bytes of a file, an entry of a zip or a URL; of a longer one some more than so many.
-
-    Raises:
-        LabelMapError: it cannot be read.
-    """
+    """Return the bytes of a file, zip entry or URL, until ``most``, or raise LabelMapError."""
     try:
-        # A device would never end.
+        # Reading from a device might never end.
         if os.path.exists(name) and not os.path.isfile(name):
             raise LabelMapError(f"{name} cannot be read: it is not a regular file")
         with open_shard(name) as (stream, _):
@@ -297,15 +292,12 @@ def read_text_file(name: str, most: int) -> bytes:
 
 
 def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
-    """Read a label map from a file's bytes.
-
-    Returns and raises as :func:`parse_label_map`.
-    """
+    """Parse a label map's bytes. Returns and raises like :func:`parse_label_map`."""
     if is_record_header(data):
-        raise LabelMapError(f"{name} is a shard, not a label map; are the two paths exchanged?")
+        raise LabelMapError(f"{name} is a shard, not a label map; did you swap the two paths?")
     if len(data) > LONGEST_LABEL_MAP:
-        most = LONGEST_LABEL_MAP >> 20
-        raise LabelMapError(f"{name} is too long for a label map (above {most} MiB)")
+        max_mib = LONGEST_LABEL_MAP >> 20
+        raise LabelMapError(f"{name} is too long for a label map (above {max_mib} MiB)")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -319,13 +311,9 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
 
 
 def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read a label map by path or URL, or one that tfod ships by name (``coco``, ``voc2007``, …).
-
-    Raises:
-        LabelMapError: there is neither such a file nor such a name, or the file is not a label map.
-    """
+    """Read a label map from a path or URL, or one that tfod ships by name (``coco``, …)."""
     name = os.fspath(file_or_name)
-    # A folder may well have the name of a dataset, and is not a label map.
+    # A folder with the name of a shipped label map does not hide it.
     if not os.path.isfile(name) and name in packaged_label_maps():
         return shipped_label_map(name), []
     require_label_map(name)
@@ -333,10 +321,7 @@ def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list
 
 
 def require_label_map(name: str) -> None:
-    """Raise LabelMapError where there is neither a file nor a shipped label map of this name.
-
-    What is at a URL, or in the file, is not looked at.
-    """
+    """Raise LabelMapError if neither a file nor a shipped label map of this name exists."""
     if not (is_url(name) or os.path.exists(name) or name in packaged_label_maps()):
         raise LabelMapError(
             f"{name}: no such label map; pass a file, or one of these names: "
@@ -345,18 +330,17 @@ def require_label_map(name: str) -> None:
 
 
 def shipped_label_map(name: str) -> LabelMap:
-    """The label map that tfod ships by this name, whatever the working folder holds."""
+    """Return a label map that tfod ships, regardless of files in the working folder."""
     return read_label_map(_packaged_folder() / f"{name}.pbtxt")[0]
 
 
 def packaged_label_maps() -> list[str]:
-    """Names of the label maps that tfod ships."""
+    """Return the names of the label maps that tfod ships."""
     return sorted(path.stem for path in _packaged_folder().glob("*.pbtxt"))
 
 
 def _packaged_folder() -> Path:
-    """In an installed wheel beside this file, in a checkout at the top."""
-    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT  # only a wheel has the first
 
 
 def _to_item(item: Any) -> LabelMapItem:

@@ -1,6 +1,6 @@
-"""StringIntLabelMap as a message of protobuf's, which takes as long to load as much of the work.
+"""StringIntLabelMap as a protobuf message, in a separate module since protobuf loads slowly.
 
-The descriptor is built at run time: generated code would tie us to one protobuf release.
+The descriptor is built at run time, to work with any release of protobuf.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 ParseError = text_format.ParseError
-_LONGEST_RUN = "\\" * 200  # protobuf takes quadratic time for backslashes in a row
+_MAX_BACKSLASHES = "\\" * 200  # protobuf needs quadratic time for consecutive backslashes
 
 
 def parse(text: str, allow_unknown_field: bool = False) -> Any:
-    """The message StringIntLabelMap that a text is; raises ParseError where it is none."""
+    """Parse a StringIntLabelMap in text format. Raise ParseError if the text is invalid."""
     message = _message_class()()
-    if _LONGEST_RUN in text:
-        raise ParseError(f"more than {len(_LONGEST_RUN)} backslashes in a row")
+    if _MAX_BACKSLASHES in text:
+        raise ParseError(f"more than {len(_MAX_BACKSLASHES)} consecutive backslashes")
     try:
         text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
     except RecursionError:
@@ -29,7 +29,6 @@ def parse(text: str, allow_unknown_field: bool = False) -> Any:
 
 @functools.cache
 def _message_class() -> Any:
-    """The class of StringIntLabelMap, from a descriptor of our own pool."""
     file = descriptor_pb2.FileDescriptorProto(
         name="tfod/string_int_label_map.proto", package="tfod", syntax="proto2"
     )
@@ -62,7 +61,7 @@ def _message_class() -> Any:
 
 
 def message_class(file: descriptor_pb2.FileDescriptorProto, name: str) -> Any:
-    """The class of one of a file's messages, in a pool of its own."""
+    """Return the class of a message in a file, using a separate descriptor pool."""
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     descriptor = pool.FindMessageTypeByName(name)
