@@ -227,7 +227,7 @@ class TestWriting:
         assert set(output.removeprefix("tf_keras_coco: ").split("; ")) == {
             "not written, the format has no place for them: 1 points without a schema",
             "boxes that reach outside the image, written so: 1",
-            "images without an object, for which there is no record: 1",
+            "images without objects, not written, because each record needs an object: 1",
             "not written: 1 class of the whole image",
             "attributes not written: 1 weather (of the image), 1 difficult",
             "without a class, written as category -1: 1",

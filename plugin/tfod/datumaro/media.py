@@ -31,7 +31,7 @@ from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.losses import LossCounter
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
-from tfod.formats.reading.files import TAKEN_UPRIGHT, TURNED
+from tfod.formats.reading.files import ASSUMED_UPRIGHT, ROTATED_BY_EXIF
 from tfod.sources.reading import decode_detection
 from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
@@ -130,10 +130,10 @@ class ImageEncoder:
         if self._must_reencode(turned):
             source = compat.image_from_bytes(lambda *_: turned, "", None)
             turned = self._reencoded(source, turned)
-        self.losses.note(TURNED, name)
+        self.losses.note(ROTATED_BY_EXIF, name)
         has_places = any(one.type not in OF_IMAGE for one in item.annotations)
         if has_places and not (tells or is_stored):
-            self.losses.note(TAKEN_UPRIGHT, name)
+            self.losses.note(ASSUMED_UPRIGHT, name)
         return UprightImage(name, turned, frame, shown, opposite(turn) if of_stored else UPRIGHT)
 
     def encoded(self, item: Any, media: Any) -> bytes | None:

@@ -2,7 +2,7 @@
 
 Reading follows create_coco_tf_record.py of the OD API: boxes are divided by the size in the JSON,
 and category ids are kept. Sources: cocodataset.org/#format-data; exports of Roboflow; exports of
-CVAT for ``attributes``. The folders that are written are those of Datumaro and FiftyOne.
+CVAT for ``attributes``. Datumaro and FiftyOne read the folders that are written.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _draw_masks(
 
 # Writing
 
-_AREA_DECIMALS = 2  # if the area is that of the box
-_MAX_DIGITS = 16  # many readers parse numbers in JSON as doubles
+_AREA_DECIMALS = 2  # for areas computed from boxes
+_MAX_DIGITS = 16  # many readers of JSON parse numbers as doubles
 _NEW_IDS = "source ids that are not a unique number, replaced by a new id"
 
 
@@ -334,7 +334,7 @@ class Writer(FormatWriter):
     def _format_keypoints(
         self, points: Keypoints, number: int, size: tuple[int, int], label: int, classes: LabelMap
     ) -> dict[str, Any]:
-        """Return the keypoints of an object; only those of its class if the label map has them."""
+        """Return the keypoints of an object, limited to its class if the label map defines them."""
         count = points.xy.shape[1]
         item = classes.find_id(label)
         rows = [point.id for point in item.keypoints] if item else []

@@ -203,7 +203,7 @@ def merge_categories(
             f"{path}: {kept.pop(0).name!r:.81}",
         )
     merged = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return SourceClasses(merged, f"that of {path}", file=path)
+    return SourceClasses(merged, f"made from {path}", file=path)
 
 
 # Values of JSON

@@ -204,7 +204,7 @@ def _add_row(
     if len(row) < len(columns) and has_object:
         raise TfodError(f"{location}: {len(row)} fields instead of {len(columns)}")
     if not name:
-        raise TfodError(f"{location}: no filename")
+        raise TfodError(f"{location}: the filename is missing")
     size = _read_side(values, "height", location), _read_side(values, "width", location)
     image = images.setdefault(name, CsvImage(size, number, []))
     if image.size != size:
@@ -215,7 +215,7 @@ def _add_row(
     if not has_object:
         return
     if not class_name:
-        raise TfodError(f"{location}: no class")
+        raise TfodError(f"{location}: the class is missing")
     box = [parse_number(values[side], f"{location}: {side} is", finite=False) for side in _SIDES]
     image.objects.append(AnnotatedObject(class_name, box, location))
 

@@ -70,7 +70,7 @@ def select_subsets(subsets: Mapping[str, _T], requested: str | None, source: str
 class ConversionResult(NamedTuple):
     """Numbers of images and objects by subset, notes, and paths of the label maps.
 
-    ``label_maps`` are the files that the ids come from, and the file with all classes.
+    ``label_maps`` are the files that provided the ids, and the file with all classes.
     """
 
     images: Mapping[str, int]

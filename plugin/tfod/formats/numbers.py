@@ -23,10 +23,10 @@ def format_rows(*columns: bytes | np.ndarray) -> bytes:
         table = np.empty((rows.stop - first, sum(map(len, columns))), np.uint8)
         start = 0
         for column in columns:
-            is_text = isinstance(column, bytes)
-            table[:, start : start + len(column)] = (
-                np.frombuffer(column, np.uint8) if is_text else column[:, rows].T
-            )
+            if isinstance(column, bytes):
+                table[:, start : start + len(column)] = np.frombuffer(column, np.uint8)
+            else:
+                table[:, start : start + len(column)] = column[:, rows].T
             start += len(column)
         texts.append(table.tobytes().translate(None, _FILLER))
     return b"".join(texts)

@@ -19,7 +19,7 @@ _MAX_LOCATIONS = 10
 
 
 class OddBoxes(enum.Enum):
-    """How to treat a box that is inverted, flat, not finite, or extends outside its image.
+    """Treatment of a box that is inverted, flat, not finite, or extends outside its image.
 
     A box that passes an edge only by rounding is always clipped silently.
 
@@ -37,7 +37,7 @@ class OddBoxes(enum.Enum):
 
 
 class OddMasks(enum.Enum):
-    """How to treat a mask whose size differs from its image.
+    """Treatment of a mask whose size differs from its image.
 
     Attributes:
         REFUSE: write nothing, and report the masks.
@@ -67,7 +67,7 @@ class Options:
     """The options of a conversion. A format ignores those that do not apply to it.
 
     Attributes:
-        label_map: path of a label map, or the name of one that tfod ships; None to choose.
+        label_map: path of a label map, or name of a shipped label map; None to choose.
         images: folder to read images from; when converting shards, the folder to write them to.
         source: folder that the user named. Its label map is used if the dataset is in a subfolder.
         unpacked_folder: folder that the source was unpacked into. Images outside it and symbolic
@@ -87,7 +87,7 @@ class Options:
         boxes_in_pixels: whether boxes in the shards are in pixels and must be divided by the image
             size.
         overwrite: whether existing files may be replaced.
-        target_map: the label map in the output folder, if it has one.
+        target_map: the label map in the output folder, if any.
     """
 
     label_map: str | None = None

@@ -83,7 +83,7 @@ TARGETS = {
 
 
 def recognize(path: str, requested: str | None, option: str = "--from") -> Recognized:
-    """Recognize the format of a source, unless one is requested; the result has exactly one name.
+    """Recognize the format of a source, unless it is requested; the result has exactly one name.
 
     Raises:
         TfodError: the path does not exist, or its format is unclear.

@@ -51,8 +51,7 @@ class TargetMap:
         Args:
             folder: the output folder.
             shards: paths of the shards, which may be in subfolders.
-            requested: path of another label map, or the name of one that tfod ships; its ids must
-                agree.
+            requested: path of another label map, or name of a shipped one; its ids must agree.
 
         Raises:
             LabelMapError: a label map cannot be read, or there are several.
@@ -82,13 +81,13 @@ class TargetMap:
 
     @classmethod
     def create(cls, folder: str, requested: str) -> TargetMap:
-        """Create a label map in a folder, with the ids of a file or of one that tfod ships."""
+        """Create a label map in a folder, with the ids of a file or of a shipped label map."""
         path = os.path.join(folder, LABEL_MAP_FILE)
         return cls(path, None, LabelMap(), {requested: load_classes(requested)[0]})
 
     @property
     def base(self) -> LabelMap:
-        """Its classes, plus those of the other label maps whose ids are free."""
+        """Its classes, plus the classes of other label maps whose ids are free."""
         items = {item.id: item for item in self.label_map.items}
         for item in (item for label_map in self.other_maps.values() for item in label_map.items):
             if self.label_map.find(item.class_name) is None:

@@ -1,9 +1,8 @@
 """Pascal VOC: an XML file per image, ``JPEGImages``, and lists in ``ImageSets/Main``.
 
 Reading follows create_pascal_tf_record.py of the OD API: pixels, which VOC counts from 1, are
-divided by the size in the XML, without subtracting or rounding; written corners are pixels, too.
-Unlike the script, it reads other folders (``images`` and ``annotations``, or one folder), reads
-rotated boxes, and needs no label map. Sources: the devkit's VOC2012; CVAT's export for
+divided by the size in the XML, without subtracting or rounding. Unlike the script, it reads other
+folders and rotated boxes, and needs no label map. Sources: the devkit's VOC2012; CVAT's export for
 ``occluded``; files of labelImg and roLabelImg.
 """
 
@@ -75,7 +74,7 @@ def _walk_xml_files(folder: str) -> Iterator[str]:
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read the lists of images in VOC's folders as subsets, or XML files without lists as one.
+    """Read VOC's folders, with a subset per list of images, or XML files without lists.
 
     ``source`` is the folder of a year, the devkit, Roboflow's folder with a folder per subset, or
     any folder of annotations. Without a label map, VOC's is used if it has every class; otherwise
@@ -88,15 +87,13 @@ def read(source: str, options: Options) -> Dataset:
     problems = ConversionProblems(options)
     paths = sorted(_walk_xml_files(year.annotations))
     if not paths:
-        raise TfodError(
-            f"{year.annotations} contains no XML file; enter the folder with the annotations"
-        )
+        raise TfodError(f"{year.annotations} contains no XML file; enter the annotations folder")
     # Reads the annotations of all subsets, so that they all get the same label map.
     classes = SourceClasses.find(
         options, year.root, lambda: _read_class_names(paths), year.annotations, "voc2007"
     )
     builder = DatasetBuilder(classes, options, problems)
-    subset_files = _find_subsets(source, year, paths, options.subset, problems)
+    subset_files = _find_subsets(source, year, paths, options, problems)
     subsets = {
         subset: _build_detections(folder, files, builder)
         for subset, (folder, files) in subset_files.items()
@@ -105,25 +102,21 @@ def read(source: str, options: Options) -> Dataset:
 
 
 def _find_subsets(
-    source: str,
-    year: _Year,
-    paths: Sequence[str],
-    requested: str | None,
-    problems: ConversionProblems,
+    source: str, year: _Year, paths: Sequence[str], options: Options, problems: ConversionProblems
 ) -> dict[str, tuple[_Year, Sequence[str]]]:
     """Return the folder and the XML files of each subset: Roboflow's folders, the lists, or all."""
     top_folders = {os.path.relpath(path, year.root).split(os.sep)[0] for path in paths}
     if top_folders <= {*_SPLITS}:
         roots = [os.path.join(year.root, name) for name in _SPLITS if name in top_folders]
         splits = {os.path.basename(root): _Year(root, root, "") for root in roots}
-        selected = select_subsets(splits, requested, source)
+        selected = select_subsets(splits, options.subset, source)
         return {
             name: (split, sorted(_walk_xml_files(split.root))) for name, split in selected.items()
         }
     if names := year.list_set_names():
-        selected_names = names if requested is None else [requested]
+        selected_names = names if options.subset is None else [options.subset]
         return {name: (year, year.list_files(name, problems)) for name in selected_names}
-    return {requested or DEFAULT_SUBSET: (year, paths)}
+    return {options.subset or DEFAULT_SUBSET: (year, paths)}
 
 
 @dataclass(frozen=True)
@@ -161,7 +154,7 @@ class _Year:
         return [*(existing or usual[:1]), self.annotations, *usual, self.root, *unusual]
 
     def list_set_names(self) -> list[str]:
-        """Return the names of the sets with a list, except for one that only joins two others.
+        """Return the names of the sets with a list, except for trainval if it joins train and val.
 
         Lists of a single class, which have a flag after each name, are ignored.
         """
@@ -215,11 +208,6 @@ def _read_class_names(paths: Sequence[str]) -> list[str]:
 def _build_detections(
     year: _Year, paths: Sequence[str], builder: DatasetBuilder
 ) -> Iterator[Detection | None]:
-    """Build the records of annotations.
-
-    An image with the name of the XML file takes precedence over <filename> and <path>, because
-    users who rename a dataset only rename the files.
-    """
     options = builder.options
     images = ImageFiles(year.list_image_folders(options.images), root=options.unpacked_folder)
     for path in paths:
@@ -230,7 +218,6 @@ def _build_detections(
             builder.problems.add(_OTHER_XML, path)
             continue
         elements = list(root.iter("object"))
-        # Both are None if an object has no box.
         is_boxless = all(x.find("bndbox") is x.find("robndbox") for x in elements)
         if is_boxless and (elements or root.find(".//bndbox") is not None):
             tags = " ".join(f"<{child.tag}>" for child in next(iter(elements), root))
@@ -245,12 +232,15 @@ def _build_detections(
 
 
 def _list_image_names(root: Any, path: str, year: _Year) -> list[str]:
-    """Return the possible names of an image, the most reliable first."""
+    """Return the possible names of an image: of the XML file, <filename> and <path>.
+
+    The name of the XML file comes first, since users who rename a dataset only rename the files.
+    """
     stem = os.path.splitext(os.path.basename(path))[0]
     filename, whole_path = ((root.findtext(tag) or "").strip() for tag in ("filename", "path"))
     extension = split_extension(filename)[1]
     name = stem + (extension if extension.lower() in FORMAT_OF_EXTENSION else "")
-    # Images may be in subfolders like those of the annotations.
+    # Images may have the same subfolders as the annotations.
     subfolder = os.path.relpath(os.path.dirname(path), year.annotations).replace(os.sep, "/")
     subfolder = subfolder if subfolder != "." else ""
     parent = posixpath.dirname(subfolder)
@@ -352,8 +342,7 @@ class Writer(FormatWriter):
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images)
         classes = label_map.class_names
-        sides = images.to_pixels().T
-        left, top, right, bottom = (format_numbers(side, DECIMALS) for side in sides)
+        left, top, right, bottom = (format_numbers(x, DECIMALS) for x in images.to_pixels().T)
         lines = format_rows(
             *(b"<xmin>", left, b"</xmin><ymin>", top, b"</ymin><xmax>", right),
             *(b"</xmax><ymax>", bottom, b"</ymax>\n"),
@@ -370,9 +359,8 @@ class Writer(FormatWriter):
                 for index in range(start, end)
             )
             text = (
-                f"<annotation>\n<filename>{escape_text(name)}</filename>\n"
-                f"<size><width>{width}</width><height>{height}</height><depth>3</depth></size>\n"
-                f"{objects}</annotation>\n"
+                f"<annotation>\n<filename>{escape_text(name)}</filename>\n<size><width>{width}</width>"
+                f"<height>{height}</height><depth>3</depth></size>\n{objects}</annotation>\n"
             )
             path = os.path.join(self.folder, ANNOTATION_FOLDERS[0], f"{stem}.xml")
             self._write(path, text.encode("utf-8", "replace"))

@@ -1,9 +1,8 @@
 """YOLO: Ultralytics' ``data.yaml``, Darknet's ``obj.names``, or labels next to images.
 
 A line has the number of a class, counted from 0, and the normalized center, width and height of a
-box. Keypoints follow if the YAML has ``kpt_shape``; an outline may replace the box. Sources:
-``check_det_dataset``, ``img2label_paths`` and ``verify_image_label`` in ultralytics/data/utils.py;
-docs.ultralytics.com/datasets/detect and /pose; CVAT's "YOLO 1.1".
+box; then keypoints if the YAML has ``kpt_shape``. An outline may replace the box. Sources:
+ultralytics/data/utils.py; docs.ultralytics.com/datasets/detect and /pose; CVAT's "YOLO 1.1".
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
 
 _LABELS = "labels"
 _DATA = "obj.data"
-_OTHER_SETTINGS = ("classes", "names", "backup", "")  # keys of obj.data that are not subsets
+_IGNORED = ("classes", "names", "backup", "")  # keys of obj.data that are not subsets
 _SUBSETS = ("train", "val", "validation", "test", "minival")
 _OUTLINES = "outlines, replaced by their enclosing boxes"
 _CONFIDENCES = "confidences after boxes, ignored"
@@ -73,11 +72,7 @@ class _Layout:
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read a dataset with the subsets of the YAML or ``obj.data``.
-
-    Raises:
-        TfodError: a file is missing or invalid.
-    """
+    """Read a dataset with the subsets of the YAML or ``obj.data``; raises TfodError."""
     file = find_yolo_file(SourceFiles.at(source))
     if options.images is not None:
         raise TfodError(
@@ -200,11 +195,7 @@ def _read_names(file: str, problems: ConversionProblems) -> _Layout:
         names[len(names)] = problems.trim(line, f"{file}, line {number}")
     data = os.path.join(folder, _DATA)
     pairs = [line.partition("=") for _, line in (read_lines(data) if os.path.isfile(data) else ())]
-    named = {
-        key.strip(): [value.strip()]
-        for key, _, value in pairs
-        if key.strip() not in _OTHER_SETTINGS
-    }
+    named = {key.strip(): [value.strip()] for key, _, value in pairs if key.strip() not in _IGNORED}
     subsets = _find_existing(named, [folder], data, problems)
     if os.path.basename(os.path.abspath(folder)) == _LABELS and not subsets:
         images = os.path.normpath(os.path.join(folder, os.pardir, "images"))
@@ -307,9 +298,7 @@ def _read_object(
         raise TfodError(f"{location}: expected a class and {shape}; correct it")
     name = layout.names.get(int(numbers[0])) if numbers[0].is_integer() else None
     if name is None:
-        raise TfodError(
-            f"{location}: class {parts[0]} is not in the names of {layout.file}; add it"
-        )
+        raise TfodError(f"{location}: class {parts[0]} is not named in {layout.file}; add it")
     if is_outline:
         problems.add(_OUTLINES, location)
         return AnnotatedObject(name, enclosing_points(numbers[1:]), location)
@@ -317,9 +306,8 @@ def _read_object(
         problems.add(_CONFIDENCES, location)
     x, y, width, height = numbers[1:_BOX_NUMBERS]
     box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-    points = None
-    if extra > 1:
-        points = _read_keypoints(numbers[_BOX_NUMBERS:], layout.points, location)
+    keypoints = numbers[_BOX_NUMBERS:]
+    points = _read_keypoints(keypoints, layout.points, location) if extra > 1 else None
     return AnnotatedObject(name, box, location, points=points)
 
 
@@ -359,8 +347,7 @@ class Writer(FormatWriter):
         super().require_name(subset)
         if subset in _RESERVED_KEYS:
             raise TfodError(
-                f"the subset name {subset!r} is a reserved key in YOLO's data.yaml; rename the "
-                "subset"
+                f"the subset name {subset!r} is reserved in YOLO's data.yaml; rename it"
             )
 
     def begin(self, subset: str) -> None:

@@ -125,15 +125,15 @@ def _task_from_xml(path: str) -> Task:
         elif isinstance(part, CvatImage):
             # A task may have many shapes, of which only this matters here.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
-            others.update(part.others)
+            others.update(part.other_shapes)
             outlines.update(shape.kind for shape in part.shapes if shape.kind != BOX)
-            if part.shapes or part.others or part.tags:
+            if part.shapes or part.other_shapes or part.tags:
                 annotated.add(part.number)
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
     one_task = meta.tasks == 1
     rows = [(one.name, one.number, one.height, one.width) for one in images]
-    if not images and meta.video:
+    if not images and meta.is_video:
         size = meta.height, meta.width
         rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
     # CVAT numbers the frames of a project's tasks on.
@@ -147,8 +147,8 @@ def _task_from_xml(path: str) -> Task:
             label: {name for own, name in meta.input_types if own == label} for label in meta.labels
         },
         frames=frames or None,
-        video=meta.video,
-        project=meta.project and not one_task,
+        video=meta.is_video,
+        project=meta.is_project and not one_task,
         without_frames=None if frames else path,
         unsupported_shapes=others,
         outlines=outlines,

@@ -218,7 +218,7 @@ class Writer(FormatWriter):
     def _make_shapes(
         self, detection: Detection, boxes: Sequence[CvatShape], size: tuple[int, int]
     ) -> list[CvatShape]:
-        """Return the shapes of all objects: masks, or boxes as they were drawn, and keypoints."""
+        """Return the masks, boxes before rotation, and keypoints of all objects."""
         masks = get_masks(detection)
 
         def draw(number: int) -> np.ndarray | None:

@@ -64,7 +64,7 @@ _UNSUPPORTED = "not written, because the format cannot store them"
 _OUTSIDE = "not written, because they are completely outside their frame"
 _ATTRIBUTES = "attributes not written"
 _ENCLOSED = "replaced by their enclosing box"
-_RECTANGLES = "replaced by rectangles, also after an import"
+_RECTANGLES = "replaced by rectangles, which an import does not undo"
 _MASKED = "replaced by masks"
 TRACKS = "tracks split into single shapes, one per frame"
 _CLIPPED = "clipped to their frame"
@@ -153,7 +153,7 @@ class DetectionBuilder:
         )
 
     def complete(self, detection: Detection, encoded: bytes | None) -> Detection:
-        """Add a source id and, if there is one, the image file to a Detection.
+        """Add a source id, and the image file if any, to a Detection.
 
         Raises:
             TfodError: the file is in a format that TensorFlow does not read, and is damaged.

@@ -37,7 +37,7 @@ class CvatShape:
     Attributes:
         kind: its tag: ``box``, ``polygon``, ``mask``, ``ellipse`` or ``points``.
         label: name of the class.
-        extent: corners before rotation; those of a mask are half-open.
+        extent: corners before rotation; half-open for a mask.
         rotation: rotation of a box or an ellipse around its center, in degrees.
         points: outline of a polygon, or points, as x, y, x, y, …
         runs: run lengths of a mask, row by row within its extent: outside, inside, outside, …
@@ -45,7 +45,7 @@ class CvatShape:
         group: number of its group; 0 for none.
         attributes: names and values as texts.
         track: number of its track in the task; None if it has none, or if unknown.
-        z_order: its layer; higher layers are in front. 0 if unknown.
+        z_order: its layer; higher layers hide lower ones. 0 if unknown.
     """
 
     kind: str
@@ -221,7 +221,7 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
     """Return the pixels of a shape within the image, bool of shape (height, width).
 
     Raises:
-        TfodError: the size is larger than that of any frame.
+        TfodError: the size is too large for a frame.
     """
     _require_drawable(size)
     if shape.kind == MASK:
@@ -240,7 +240,7 @@ def decode_runs(runs: Runs, extent: PixelBox, size: tuple[int, int]) -> np.ndarr
         size: height and width of the image.
 
     Raises:
-        TfodError: the size is larger than that of any frame.
+        TfodError: the size is too large for a frame.
     """
     _require_drawable(size)
     left, top, right, bottom = (int(value) for value in extent)

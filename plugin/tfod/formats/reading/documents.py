@@ -182,7 +182,7 @@ def _import_lxml(name: str) -> Iterator[Any]:
         yield etree
     except etree.XMLSyntaxError as error:
         reason = " ".join(str(error.msg).split())
-        # lxml appends the line to the messages of a parser, but not to those of iterparse.
+        # lxml appends the line to the messages of a parser, but not to messages of iterparse.
         line = "" if ", line " in reason else f", line {error.lineno or 1}"
         raise TfodError(
             f"{name} is not well-formed XML ({reason}{line}); export it again"
@@ -232,7 +232,7 @@ def parse_number(text: str, location: str, finite: bool = True) -> float:
 
 
 def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
-    """Open a text file in UTF-8 or UTF-16, which are told apart by the first two bytes."""
+    """Open a text file in UTF-8 or UTF-16, depending on its first two bytes."""
     file = Path(path).open("rb")
     head = file.peek(2)[:2]
     encodings: dict[tuple[bool, ...], str]

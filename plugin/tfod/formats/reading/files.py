@@ -1,7 +1,7 @@
 """Image files: how annotations of all formats find them, and the EXIF orientation they have.
 
-Annotations often name images as they were on another machine: with another folder, slash,
-extension or form of Unicode. Image files are recognized by their bytes.
+Annotations often contain names from another machine, with a different folder, slash, extension or
+form of Unicode. Image files are recognized by their bytes.
 
 Tools show a photo either by its EXIF orientation or as its pixels are stored. The annotated size
 tells the two apart if the image is rotated by 90 degrees and is not square (tensorflow#49834,
@@ -60,12 +60,9 @@ def walk_files(folder: str, extensions: Collection[str] | None) -> Iterator[str]
     for current, folders, names in os.walk(folder, followlinks=True):
         parents = parents_by_folder.pop(current)
         targets = {name: os.path.realpath(os.path.join(current, name)) for name in sorted(folders)}
-        folders[:] = [
-            name for name, target in targets.items() if name[0] != "." and target not in parents
-        ]
-        parents_by_folder |= {
-            os.path.join(current, name): parents | {targets[name]} for name in folders
-        }
+        folders[:] = [x for x, target in targets.items() if x[0] != "." and target not in parents]
+        for name in folders:
+            parents_by_folder[os.path.join(current, name)] = parents | {targets[name]}
         for name in sorted(names):
             path = os.path.join(current, name)
             extension = os.path.splitext(name)[1].lower()
@@ -131,7 +128,7 @@ class ImageFiles:
     without its extension, and then each of its suffixes.
 
     Args:
-        folders: folders to search, in this order; inside the archive, if there is one.
+        folders: folders to search, in this order; inside the archive, if any.
         archive: zip with the images.
         root: folder of an unpacked archive; files outside it and symbolic links are not read.
     """
@@ -332,11 +329,11 @@ SIZE_MISMATCH = (
 
 
 class Frame(NamedTuple):
-    """An image as it was annotated.
+    """The frame in which an image was annotated.
 
     Attributes:
         size: height and width to divide boxes in pixels by; None if unknown.
-        image_size: size of the image according to its header, as it was shown.
+        image_size: size in the image header, rotated if the image was shown rotated.
         orientation: EXIF orientation of the file.
         is_upright: whether the image was shown rotated by its EXIF orientation.
     """
@@ -392,9 +389,8 @@ def to_output_frame(
     if orientation == UPRIGHT:
         return detection
     if frame.is_upright != options.upright:
-        detection = turned_back(
-            detection, orientation if frame.is_upright else opposite(orientation)
-        )
+        change = orientation if frame.is_upright else opposite(orientation)
+        detection = turned_back(detection, change)
     location = f"{detection.filename}: orientation {orientation}"
     if options.upright:
         problems.add(ROTATED_BY_EXIF, location)

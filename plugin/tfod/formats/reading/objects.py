@@ -1,7 +1,6 @@
 """Conversion of annotated images of any format to records: class ids, boxes, masks and keypoints.
 
-Readers make an :class:`AnnotatedObject` of each object. A :class:`DatasetBuilder` reads the image,
-selects the boxes that can be written, and returns a :class:`~tfod.detection.detection.Detection`.
+Readers pass each object as an :class:`AnnotatedObject` to a :class:`DatasetBuilder`.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class SourceClasses:
         label_map: the label map; it must contain every class of the dataset.
         name: its name in messages.
         notes: warnings from reading it.
-        file: the file that the ids come from; '' for a new label map.
+        file: the file with the ids; '' for a new label map.
     """
 
     label_map: LabelMap
@@ -86,11 +85,7 @@ class SourceClasses:
     file: str = ""
 
     def get_id(self, text: str, location: str) -> int:
-        """Return the id of a class.
-
-        Raises:
-            TfodError: the label map does not contain the class.
-        """
+        """Return the id of a class; raises TfodError if the label map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.fuzzy_names.nearest(text)
@@ -116,7 +111,7 @@ class SourceClasses:
             options: options of the conversion, which may request a label map.
             folder: folder of the source. Its label map is used if it has every class.
             class_names: returns the names of all classes, in the order for a new label map.
-            origin: where the names come from, for messages.
+            origin: source of the names, for messages.
             shipped: name of a shipped label map to use if it has every class.
 
         Raises:
@@ -171,9 +166,8 @@ class AnnotatedObject(NamedTuple):
         if self.details.box is None:
             return self
         outline = box_outline(self.details.box, self.details.rotation)
-        return self._replace(
-            box=enclosing_visible(outline, size), outline=self.outline or [outline]
-        )
+        box = enclosing_visible(outline, size)
+        return self._replace(box=box, outline=self.outline or [outline])
 
 
 def read_rotation(
@@ -226,7 +220,7 @@ class DatasetBuilder:
             annotated_size: height and width according to the annotation.
             objects: the objects of the image.
             location: where the image is annotated, for messages.
-            source_id: the id of the image, if the format has one.
+            source_id: the id of the image, if the format has ids.
             point_count: number of keypoints per object.
             point_names: names of the keypoints, if known.
 
