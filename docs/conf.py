@@ -14,12 +14,14 @@ html_theme = "furo"
 html_title = f"tfod {version}"
 html_copy_source = False
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
-# Links to headings (`checker.md#datasets`) go by the anchors that GitHub gives them.
+# Links to headings (`checker.md#datasets`) use the same anchors as on GitHub.
 myst_heading_anchors = 3
 
 napoleon_use_ivar = True
-highlight_language = "text"  # blocks without a language: commands, and what they print
+highlight_language = "text"  # for blocks without a language: commands and their output
 python_maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["tensorflow", "torch"]

@@ -381,7 +381,7 @@ class TestDefects:
             ({"image/width": [1, 2]}, "holds 2 values, expected one"),
             ({"image/encoded": [b"a", b"b"]}, "holds 2 values, expected one"),
             ({"image/object/mask": [0.5] * 3}, "holds 3 numbers, expected 1 x 100 x 200"),
-            ({"image/object/keypoint/x": [0.5]}, "1 x and 0 y for 1 objects"),
+            ({"image/object/keypoint/x": [0.5]}, "1 x and 0 y coordinates for 1 objects"),
             ({"image/class/text": ["a"], "image/class/label": [1, 2]}, "1 text, 2 label"),
         ],
     )

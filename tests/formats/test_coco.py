@@ -297,10 +297,7 @@ class TestRefusals:
             ({"area": float("nan")}, "area is NaN, expected a number"),
             ({"segmentation": [[1, 2, 3]]}, "annotation 100000: invalid segmentation"),
             ({"segmentation": [[1, 2, 3, 4, 1e30, 4]]}, "extends far beyond the image"),
-            (
-                {"segmentation": {"size": [240, 320], "counts": [1, 2]}},
-                "do not add up to the number",
-            ),
+            ({"segmentation": {"size": [240, 320], "counts": [1, 2]}}, "counts do not add up"),
             ({"segmentation": {"size": [9, 9], "counts": [81]}}, "9x9 in 320x240); choose"),
             ({"segmentation": {"size": [9, -9], "counts": [81]}}, "size is [9, -9], expected"),
             ({"segmentation": {"size": [1 << 20] * 2, "counts": [1]}}, "size is [1048576, "),
@@ -311,7 +308,7 @@ class TestRefusals:
             ({"segmentation": "x"}, "invalid segmentation (expected polygons or runs)"),
             ({"segmentation": [None]}, "a polygon needs three or more pairs"),
             ({"segmentation": {"size": [240, 320], "counts": "\x00"}}, "invalid segmentation"),
-            ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "invalid segmentation"),
+            ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "truncated"),
             ({"image_id": [1]}, "image_id is [1], expected a number"),
             ({"iscrowd": "no"}, 'iscrowd is "no", expected a number'),
             ({"attributes": ["a"]}, 'attributes are ["a"], expected an object'),
@@ -358,7 +355,7 @@ class TestRefusals:
         [
             (
                 lambda found: found["images"][1].update(id=found["images"][0]["id"]),
-                ["image 1000: another image has this id"],
+                ["image 1000: another image has the same id"],
             ),
             # JSON tells 1000 from "1000", and every box would be lost.
             (

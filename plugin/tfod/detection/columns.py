@@ -249,8 +249,7 @@ class DetectionColumns:
     def class_uses(
         self, counts: np.ndarray
     ) -> tuple[np.ndarray, list[tuple[str | None, int | None]]]:
-        """Return a code per object (of ``counts`` per record), and each code's class text and id.
-        """
+        """Return a code for each object, and the class text and id of each code."""
         texts = self.column(keys.CLASS_TEXT, Kind.BYTES)
         labels = self.column(keys.CLASS_LABEL, Kind.INT64)
         text_codes, names = self.class_texts
