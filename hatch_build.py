@@ -1,7 +1,7 @@
-"""Builds the kernel with cargo, if there is one.
+"""A build hook that compiles the kernel with cargo, if cargo is installed.
 
-The wheel is then of this platform, for any Python 3. Without cargo it is of any platform, and
-Python does the kernel's work; one line says so.
+The wheel is then for one platform and any Python 3. Without cargo, the build prints a warning, and
+the wheel is for any platform and uses the kernel in Python.
 """
 
 from __future__ import annotations
@@ -21,50 +21,52 @@ _NAMES = {"win32": "tfod_kernel.dll", "darwin": "libtfod_kernel.dylib"}
 
 
 class KernelHook(BuildHookInterface[Any]):
-    """Puts the compiled kernel beside its Python modules: into the wheel, or into the sources."""
+    """A hook that adds the compiled kernel to the wheel, or to the sources if editable."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build, before the wheel's files are gathered."""
+        """Compile the kernel before the files of the wheel are collected."""
         source = Path(self.root, "plugin", "tfod", "kernel")
-        built = Path(
-            self.root, "build", "kernel", "release", _NAMES.get(sys.platform, "libtfod_kernel.so")
-        )
-        installed = source / built.name  # where an editable installation finds it
-        failure = _compile(source, built.parents[1])
+        target = Path(self.root, "build", "kernel")
+        library = target / "release" / _NAMES.get(sys.platform, "libtfod_kernel.so")
+        installed = source / library.name  # for editable installations
+        failure = _compile(source, target)
         if failure:
             line = f"tfod: the kernel is not compiled ({failure}): slower, same results"
             self.app.display_warning(line)
             if version == "editable":
                 installed.unlink(missing_ok=True)
         elif version == "editable":
-            new = f"{installed}.{os.getpid()}"  # a running process may have the old one open
-            shutil.copyfile(built, new)
+            new = f"{installed}.{os.getpid()}"  # a running process may use the old library
+            shutil.copyfile(library, new)
             os.replace(new, installed)
         else:
             build_data |= {"pure_python": False, "tag": f"py3-none-{_platform()}"}
-            build_data["force_include"][str(built)] = f"tfod/kernel/{built.name}"
+            build_data["force_include"][str(library)] = f"tfod/kernel/{library.name}"
 
 
 def _platform() -> str:
-    """What the wheel is for: cargo builds for one machine, where macOS's Python may be of two."""
+    """Return the platform tag. On macOS, Python may be universal, but the kernel is not."""
     name = sysconfig.get_platform()
     if sys.platform == "darwin":
         machine = platform.machine()
-        name = f"macosx-{'11.0' if machine == 'arm64' else '10.12'}-{machine}"  # Rust's oldest
+        version = "11.0" if machine == "arm64" else "10.12"  # the oldest that Rust supports
+        name = f"macosx-{version}-{machine}"
     return name.replace("-", "_").replace(".", "_")
 
 
 def _compile(source: Path, target: Path) -> str:
-    """Compile; return why that could not be done."""
+    """Compile the kernel, and return the reason if that failed, or ''."""
     if os.environ.get("TFOD_KERNEL") == "0":
         return "TFOD_KERNEL=0"
     cargo = shutil.which("cargo")
     if cargo is None:
         return "no cargo"
-    done = subprocess.run(
+    result = subprocess.run(
         [cargo, "build", "--release", "--offline", "--target-dir", str(target)],
         cwd=source,
         capture_output=True,
         text=True,
     )
-    return "" if not done.returncode else (done.stderr.strip().splitlines() or ["cargo failed"])[-1]
+    if not result.returncode:
+        return ""
+    return (result.stderr.strip().splitlines() or ["cargo failed"])[-1]

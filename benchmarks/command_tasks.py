@@ -1,4 +1,4 @@
-"""Measurements of commands: check and convert, against panlabel and Datumaro."""
+"""Measurements of whole processes: check and convert, with tfod, panlabel and Datumaro."""
 
 from __future__ import annotations
 
@@ -15,36 +15,31 @@ _TFOD = [sys.executable, "-c", "from tfod.cli.main import main; raise SystemExit
 
 
 def run_version() -> Sample:
-    """A whole process: ``tfod --version``."""
     return _run([*_TFOD, "--version"], 1)
 
 
 def run_check(shard: str, records: int) -> Sample:
-    """A whole process: ``tfod check``."""
     return _run([*_TFOD, "check", shard, "--jobs", "1"], records)
 
 
 def run_panlabel(shard: str, records: int) -> Sample:
-    """A whole process: ``panlabel validate``."""
     return _run([_program("panlabel"), "validate", "--format", "tfrecord", shard], records)
 
 
 def run_convert(shard: str, records: int) -> Sample:
-    """A whole process: ``tfod convert`` to COCO."""
     with tempfile.TemporaryDirectory() as folder:
         return _run([*_TFOD, "convert", shard, f"{folder}/coco.json"], records)
 
 
 def run_panlabel_convert(shard: str, records: int) -> Sample:
-    """A whole process: ``panlabel convert`` to COCO; it refuses what it cannot keep otherwise."""
     with tempfile.TemporaryDirectory() as folder:
+        # Without --allow-lossy, panlabel refuses to lose data.
         formats = ("--from", "tfrecord", "--to", "coco", "--allow-lossy")
         files = ("--input", shard, "--output", f"{folder}/coco.json")
         return _run([_program("panlabel"), "convert", *formats, *files], records)
 
 
 def run_datum_convert(shard: str, records: int) -> Sample:
-    """A whole process: ``datum convert`` to COCO, with tfod's importer."""
     with tempfile.TemporaryDirectory() as folder:
         formats = ("-if", "tf_detection_api", "-f", "coco_instances")
         files = ("-i", os.path.dirname(shard), "-o", f"{folder}/coco")
@@ -52,13 +47,11 @@ def run_datum_convert(shard: str, records: int) -> Sample:
 
 
 def run_shards_of_coco(folder: str, records: int) -> Sample:
-    """A whole process: ``tfod convert`` of COCO to shards, with its images."""
     with tempfile.TemporaryDirectory() as out:
         return _run([*_TFOD, "convert", folder, f"{out}/shards"], records)
 
 
 def run_datum_shards_of_coco(folder: str, records: int) -> Sample:
-    """A whole process: ``datum convert`` of the same, with its own exporter."""
     with tempfile.TemporaryDirectory() as out:
         formats = ("-if", "coco_instances", "-f", "tf_detection_api")
         files = ("-i", folder, "-o", f"{out}/shards", "--", "--save-media")
@@ -66,7 +59,6 @@ def run_datum_shards_of_coco(folder: str, records: int) -> Sample:
 
 
 def _program(name: str) -> str:
-    """A program beside this Python."""
     return str(Path(sys.executable).with_name(name))
 
 
@@ -76,7 +68,7 @@ def _run(command: list[str], records: int) -> Sample:
         process = subprocess.Popen(command, stdout=output, stderr=output)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)  # nobody waits again
+        process.returncode = os.waitstatus_to_exitcode(status)  # Popen must not wait again
         output.seek(0)
         assert not process.returncode, output.read()[-3000:].decode()
     cpu = usage.ru_utime + usage.ru_stime

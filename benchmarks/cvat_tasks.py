@@ -1,7 +1,7 @@
-"""Measurements of the Django app for CVAT, against the contract double of CVAT that the tests use.
+"""Measurements of the Django app for CVAT, with the contract double of CVAT of the tests.
 
-A whole process counts from the moment the system made it. The peer is what CVAT did until it
-dropped the format: a Datumaro dataset of the extractor, exported by Datumaro's own plugin.
+The time of a process includes its start. The peer is the exporter that CVAT had until 2.11, which
+uses Datumaro's built-in plugin.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from sizes import CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
 
 _DOUBLE = Path(__file__).parents[1] / "tests" / "cvat" / "server" / "double"
 _REGISTRY = "cvat.apps.dataset_manager.formats.registry"
-_TICKS = 100  # of /proc/PID/stat, a second
+_TICKS_PER_SECOND = 100  # in /proc/PID/stat
 
 
 def export_from_cvat(count: int) -> Sample:
-    """Export a task without images as "TFRecord 1.0", as a worker's process does."""
+    """Export a task without images as "TFRecord 1.0", as a worker of CVAT does."""
     import django
 
     _use_double("tfod.cvat.django_settings")
     django.setup()
     from cvat.apps.dataset_manager.task import export
 
-    task, spent = _task(count)
+    task, setup_seconds = _task(count)
     with tempfile.TemporaryDirectory() as folder:
         export(task, Path(folder) / "export.zip", "TFRecord 1.0", temp_root=folder)
-        return Sample(_seconds_of_process() - spent, count, count * EXPORTED_BOXES)
+        return Sample(_seconds_of_process() - setup_seconds, count, count * EXPORTED_BOXES)
 
 
 def export_from_cvat_with_tensorflow(count: int) -> Sample:
-    """The same with Datumaro's own plugin, as ``formats/tfrecord.py`` of CVAT did until 2.11."""
+    """Export the task with Datumaro's plugin, as ``formats/tfrecord.py`` of CVAT 2.11 did."""
     import django
 
     _use_double("cvat.settings.production")
@@ -46,7 +46,7 @@ def export_from_cvat_with_tensorflow(count: int) -> Sample:
     from cvat.apps.dataset_manager.util import make_zip_archive
     from datumaro.components.dataset import Dataset
 
-    task, spent = _task(count)
+    task, setup_seconds = _task(count)
     with tempfile.TemporaryDirectory() as folder:
         shards = Path(folder) / "shards"
         with GetCVATDataExtractor(TaskData(task.annotations, task)) as extractor:
@@ -55,11 +55,11 @@ def export_from_cvat_with_tensorflow(count: int) -> Sample:
         make_zip_archive(str(shards), str(Path(folder) / "export.zip"))
         assert "tensorflow" in sys.modules
         assert not any(name.startswith("tfod") for name in sys.modules)
-        return Sample(_seconds_of_process() - spent, count, count * EXPORTED_BOXES)
+        return Sample(_seconds_of_process() - setup_seconds, count, count * EXPORTED_BOXES)
 
 
 def register_in_cvat() -> Sample:
-    """Add the app to a CVAT that has loaded its registry; time and memory of that alone."""
+    """Add the app to a CVAT server that has loaded its registry."""
     import django
 
     _use_double("cvat.settings.production")
@@ -85,7 +85,7 @@ def _use_double(settings: str) -> None:
 
 
 def _task(count: int) -> tuple[Any, float]:
-    """A task, and the seconds that making it took, which are the database's and no export's."""
+    """Create a task, and return it with the time that this took, in seconds."""
     from cvat.apps.engine.models import Annotations, Frame, Label, Task
 
     begin = time.perf_counter()
@@ -116,12 +116,12 @@ def _task(count: int) -> tuple[Any, float]:
 
 
 def _seconds_of_process() -> float:
-    """Since the system made this process, to a hundredth."""
+    """Return the time since the start of this process, to a hundredth of a second."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS_PER_SECOND
 
 
 def _resident() -> int:
-    """Bytes of this process that are in memory now."""
+    """Return the resident memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmRSS" in line)

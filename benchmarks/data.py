@@ -1,4 +1,4 @@
-"""The data that is measured: shards and images, the same in every run."""
+"""The benchmark data: shards and images, the same in every run."""
 
 from __future__ import annotations
 
@@ -31,28 +31,26 @@ _DISTINCT_IMAGES = 20
 
 @dataclass(frozen=True)
 class Data:
-    """Where everything lies; the names of the folders are those of :func:`make_data`."""
+    """The folders that :func:`make_data` writes."""
 
     root: Path
     sizes: Sizes
 
     def folder(self, name: str) -> Path:
-        """The folder of one dataset: a shard and its label map, or image files."""
         return self.root / name
 
     def shard(self, name: str) -> Path:
-        """The one shard of a dataset."""
         return self.folder(name) / "train.tfrecord"
 
 
 def make_data(root: Path, sizes: Sizes) -> Data:
     """Write all datasets.
 
-    ``images`` has 100 kB images, ``unimaged`` the same records without them, ``bare`` many
-    more records without images, ``unhashed`` images without their SHA-256, ``many`` numbered
-    shards without images, ``training`` numbered shards with images; ``one``, ``validated`` and
-    ``…_of_peer`` are the first records of these. ``files`` is a folder of JPEG files, ``coco`` a
-    dataset of some of them.
+    ``images`` has 100 kB images, ``unimaged`` the same records without images, ``bare`` many more
+    records without images, ``unhashed`` images without SHA-256, ``many`` numbered shards without
+    images, ``training`` numbered shards with images. ``one``, ``validated`` and ``…_of_peer``
+    contain the first records of these. ``files`` is a folder of JPEG files, ``coco`` a dataset with
+    some of these.
     """
     data = Data(root, sizes)
     images = list(distinct_images(HEIGHT, WIDTH, IMAGE_BYTES, _DISTINCT_IMAGES))
@@ -65,14 +63,13 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     _write(data, "bare", _detections(sizes.bare))
     _write(data, "bare_of_peer", _detections(sizes.bare_of_peer))
     _write(data, "validated", _detections(sizes.validated))
-    unhashed = (replace(one, sha256=None) for one in _detections(sizes.images, images))
-    _write(data, "unhashed", unhashed)
-    many = _detections(MANY_SHARDS * sizes.bare)
-    _write(data, "many", many, MANY_SHARDS)
+    with_images = _detections(sizes.images, images)
+    _write(data, "unhashed", (replace(detection, sha256=None) for detection in with_images))
+    _write(data, "many", _detections(MANY_SHARDS * sizes.bare), MANY_SHARDS)
     _write(data, "training", _detections(sizes.training, images), TRAINING_SHARDS)
     data.folder("files").mkdir()
     for number in range(sizes.files):
-        image = made_distinct(images[number % len(images)], number)
+        image = add_comment(images[number % len(images)], number)
         (data.folder("files") / f"{number:06d}.jpg").write_bytes(image)
     _write_coco(data, sizes.coco)
     return data
@@ -88,7 +85,7 @@ def _write(
 
 
 def _detections(count: int, images: list[bytes] | None = None) -> Iterator[tfod.Detection]:
-    """The records, with images or with an empty ``image/encoded``; always the same ones."""
+    """Yield the first records, with images or with an empty ``image/encoded``."""
     random = np.random.default_rng(7)
     for number in range(count):
         corners = np.sort(random.random((BOXES, 2, 2), dtype=np.float32), axis=1)
@@ -102,21 +99,21 @@ def _detections(count: int, images: list[bytes] | None = None) -> Iterator[tfod.
             width=WIDTH,
             encoded=b"",
             boxes=corners.reshape(BOXES, 4),
-            class_text=[CLASSES[one] for one in classes],
-            class_label=[one + 1 for one in classes],
+            class_text=[CLASSES[index] for index in classes],
+            class_label=[index + 1 for index in classes],
         )
         if images:
-            image = made_distinct(images[number % len(images)], number)
+            image = add_comment(images[number % len(images)], number)
             digest = hashlib.sha256(image).hexdigest()
             detection = replace(detection, encoded=image, sha256=digest)
         yield detection
 
 
 def _write_coco(data: Data, count: int) -> None:
-    """The first of the image files as a COCO dataset."""
+    """Write the first image files as a COCO dataset."""
     images = data.folder("coco") / "images" / "train"
     images.mkdir(parents=True)
-    found: dict[str, list[dict[str, Any]]] = {
+    document: dict[str, list[dict[str, Any]]] = {
         "images": [],
         "annotations": [],
         "categories": [{"id": n, "name": name} for n, name in enumerate(CLASSES, start=1)],
@@ -124,9 +121,9 @@ def _write_coco(data: Data, count: int) -> None:
     for number, path in enumerate(sorted(data.folder("files").iterdir())[:count], start=1):
         os.link(path, images / path.name)
         image = {"id": number, "file_name": path.name, "height": HEIGHT, "width": WIDTH}
-        found["images"].append(image)
+        document["images"].append(image)
         for box in range(BOXES):
-            found["annotations"].append(
+            document["annotations"].append(
                 {
                     "id": number * BOXES + box,
                     "image_id": number,
@@ -139,24 +136,17 @@ def _write_coco(data: Data, count: int) -> None:
             )
     (data.folder("coco") / "annotations").mkdir()
     path = data.folder("coco") / "annotations" / "instances_train.json"
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(document))
 
 
 def distinct_images(height: int, width: int, size: int, count: int) -> Iterator[bytes]:
-    """JPEGs of smoothed noise: 100 kB at 640 x 480, as a photograph of good quality has.
-
-    Args:
-        height: of each in pixels.
-        width: likewise.
-        size: about so many bytes has each.
-        count: how many there are.
-    """
+    """Yield JPEG files of smoothed noise, each of about ``size`` bytes."""
     random = np.random.default_rng(11)
     for _ in range(count):
         pixels = random.integers(0, 256, (height, width, 3), np.uint8)
         image = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
-        made = (_jpeg(image, quality) for quality in range(50, 96, 3))
-        yield min(made, key=lambda one: abs(len(one) - size))
+        files = (_jpeg(image, quality) for quality in range(50, 96, 3))
+        yield min(files, key=lambda file: abs(len(file) - size))
 
 
 def _jpeg(image: Image.Image, quality: int) -> bytes:
@@ -165,7 +155,7 @@ def _jpeg(image: Image.Image, quality: int) -> bytes:
     return stream.getvalue()
 
 
-def made_distinct(image: bytes, number: int) -> bytes:
-    """The image with a JPEG comment behind its first marker that holds a number."""
+def add_comment(image: bytes, number: int) -> bytes:
+    """Return a JPEG file with a number as a comment after its first marker."""
     comment = b"\xff\xfe\x00\x0a%08d" % number
     return image[:2] + comment + image[2:]

@@ -1,4 +1,4 @@
-"""Runs one measurement in a process of its own, and two sides of a comparison in turn."""
+"""Runs of measurements, each in a separate process, and comparisons of two jobs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _TASKS = Path(__file__).with_name("tasks.py")
 _PASSES = 3
 
 Walk = Callable[[], Iterator[tuple[int, int]]]
-"""Reads a shard; hands out how many records and boxes came, again and again."""
+"""A function that reads a shard, and yields the numbers of records and boxes of each step."""
 
 
 class TaskFailedError(Exception):
-    """A measurement's process ended with an error, or the two sides read different things."""
+    """The process of a measurement failed, or two jobs have read different data."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a function of ``tasks.py``; ``peer`` turns tfod's plugin off."""
+    """A call of a function of ``tasks.py``; ``peer`` disables the Datumaro plugin of tfod."""
 
     task: str
     arguments: tuple[str | int, ...] = ()
@@ -34,14 +34,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a measurement's process reports.
+    """The result of a measurement.
 
     Attributes:
         seconds: wall time.
-        records: how many records were handled in that time.
-        boxes: how many boxes they had, to see that both sides read the same.
-        peak_bytes: the process's highest resident memory meanwhile, mapped files included.
-        cpu_seconds: of all threads, which a busy machine changes less.
+        records: number of records processed.
+        boxes: number of boxes of the records, to verify that both jobs read the same data.
+        peak_bytes: maximum resident memory of the process, including mapped files.
+        cpu_seconds: CPU time of all threads, which depends less on other processes.
     """
 
     seconds: float = 0.0
@@ -52,19 +52,19 @@ class Sample:
 
 
 class Stopwatch:
-    """Takes wall time, and CPU time of all threads of this process, since it was made."""
+    """A timer of wall time, and of the CPU time of all threads of this process."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def sample(self, records: int, boxes: int = 0, peak_bytes: int = 0) -> Sample:
-        """What was handled in the time since then."""
+        """Return a sample with the time since the stopwatch was created."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         return Sample(wall, records, boxes, peak_bytes, cpu)
 
 
 def median_pass(walk: Walk) -> Sample:
-    """The median of the passes but the first: there TensorFlow builds its graph, tunes itself."""
+    """Return the median of several passes, after one in which TensorFlow builds its graph."""
     samples = []
     for _ in range(1 + _PASSES):
         records = boxes = 0
@@ -77,38 +77,32 @@ def median_pass(walk: Walk) -> Sample:
 
 
 def run(job: Job) -> Sample:
-    """Run a job in a fresh process.
-
-    Raises:
-        TaskFailedError: it failed; the message ends with what it said.
-    """
+    """Run a job in a new process; TaskFailedError contains its standard error."""
     environment = {
         **os.environ,
         "TFOD_ACTIVATE": "0" if job.peer else "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "-1",
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(_TASKS), job.task, json.dumps(job.arguments)],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise TaskFailedError(f"{job}\n{done.stderr[-3000:]}")
-    return Sample(**json.loads(done.stdout.splitlines()[-1]))
+    if process.returncode:
+        raise TaskFailedError(f"{job}\n{process.stderr[-3000:]}")
+    return Sample(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def compare(
     ours: Job, theirs: Job, repeats: int, key: Callable[[Sample], float]
 ) -> tuple[Sample, Sample]:
-    """Run two jobs in turn, so that a slow minute of the machine meets both; keep the medians.
-
-    The median is that of ``key``.
+    """Run two jobs alternately, so that both run under the same conditions; return the medians.
 
     Raises:
-        TaskFailedError: a job failed, or the records of the two differ.
+        TaskFailedError: a job failed, or the jobs have read different data.
     """
     pairs = [(run(ours), run(theirs)) for _ in range(repeats)]
     our_median, their_median = (_median(samples, key) for samples in zip(*pairs, strict=True))
@@ -122,16 +116,16 @@ def _median(samples: Sequence[Sample], key: Callable[[Sample], float]) -> Sample
 
 
 def median_peak(job: Job, repeats: int) -> float:
-    """The peak memory of a job in bytes, median of several runs."""
+    """Return the peak memory of a job in bytes, as the median of several runs."""
     return statistics.median(run(job).peak_bytes for _ in range(repeats))
 
 
-def forget_peak_memory() -> None:
-    """Let the kernel count this process's peak from now on (Linux)."""
+def reset_peak_memory() -> None:
+    """Reset the peak memory of this process (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory() -> int:
-    """Highest resident set in bytes, mapped files included; unlike ru_maxrss never the parent's."""
+    """Return the peak resident memory in bytes; ``ru_maxrss`` may be the parent's."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmHWM" in line)

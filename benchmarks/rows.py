@@ -1,4 +1,4 @@
-"""What is compared with what, and the targets: one function a section of the table."""
+"""The comparisons and their targets: a function for each section of the table."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from measure import Job, Sample, compare, median_peak, run
 from sizes import BOXES, EXPORTED_BOXES, MANY_SHARDS
 from table import Row, Section, at_most, faster, megabytes
 
-_DATUMARO = "Datumaro's own"
+_DATUMARO = "Datumaro's"
 _Call: TypeAlias = "tuple[str, *tuple[int, ...]]"
 _COLUMNS: _Call = ("read_columns_with_tfod",)
 _ONE_BY_ONE: _Call = ("read_eagerly_with_tensorflow",)
 
 
 def import_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to import a dataset and walk over it."""
-    yield Section("Import, a record", _DATUMARO)
-    for name, what, target in (("images", "100 kB images", 15), ("bare", "no images", 20)):
+    """Yield rows on the time to import a dataset and iterate over it."""
+    yield Section("Import, per record", _DATUMARO)
+    for name, title, target in (("images", "100 kB images", 15), ("bare", "no images", 20)):
         jobs = _import(data, name), _import(data, f"{name}_of_peer", peer=True)
-        yield _row(data, f"{what}, {BOXES} boxes", *jobs, target)
-    yield Section("Import, a record", "its objects alone")
-    alone = Job("build_datumaro_objects", (str(data.shard("bare")),), peer=True)
-    yield _row(data, _annotations(data), _import(data, "bare"), alone, 0.8)
+        yield _row(data, f"{title}, {BOXES} boxes", *jobs, target)
+    yield Section("Import, per record", "only objects")
+    objects = Job("build_datumaro_objects", (str(data.shard("bare")),), peer=True)
+    yield _row(data, _annotations(data), _import(data, "bare"), objects, 0.8)
 
 
 def memory_rows(data: Data) -> Iterator[Section | Row]:
-    """What images cost in memory: peak of an import, less that of the same without images."""
-    yield Section("Import, memory for the images", _DATUMARO)
+    """Yield a row on the peak memory for images: imports with images, minus those without."""
+    yield Section("Import, memory for images", _DATUMARO)
     repeats = data.sizes.repeats
     ours = median_peak(_import(data, "images"), repeats)
     ours -= median_peak(_import(data, "unimaged"), repeats)
     theirs = median_peak(_import(data, "images_of_peer", peer=True), 1)
     theirs -= median_peak(_import(data, "unimaged_of_peer", peer=True), 1)
-    # The peer's grows with the images, ours does not.
+    # The memory of the peer is proportional to the number of images.
     theirs *= data.sizes.images / data.sizes.images_of_peer
-    what = f"{data.sizes.images:,} images of 100 kB"
-    yield at_most(what, megabytes(ours), megabytes(theirs), 20, "MB")
+    title = f"{data.sizes.images:,} images of 100 kB"
+    yield at_most(title, megabytes(ours), megabytes(theirs), 20, "MB")
 
 
 def export_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to write a dataset."""
-    yield Section("Export, a record", _DATUMARO)
+    """Yield rows on the time to write a dataset."""
+    yield Section("Export, per record", _DATUMARO)
     files, sizes = str(data.folder("files")), data.sizes
     imported = (str(data.folder("images_of_peer")), str(data.folder("warm_up")))
     exported = (sizes.exported,)
-    for what, task, ours, theirs, target in (
+    for title, task, ours, theirs, target in (
         (
             f"100 kB image files, {BOXES} boxes",
             "export_files",
@@ -66,36 +66,36 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
             2.5,
         ),
         (f"images of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
-        (f"annotations alone, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 3),
+        (f"annotations only, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 3),
     ):
         jobs = Job(task, ours), Job(task, theirs, peer=True)
-        yield _row(data, what, *jobs, target, repeats=sizes.repeats_of_exports)
+        yield _row(data, title, *jobs, target, repeats=sizes.repeats_of_exports)
 
 
 def read_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to read records, checksums verified and all features decoded."""
-    yield Section("Read to columns, a record", "tf.data")
+    """Yield rows on the time to read records, verify checksums and decode all features."""
+    yield Section("Read to columns, per record", "tf.data")
     bare, images = data.shard("bare"), data.shard("images")
-    for what, shard, ours, theirs, target in (
+    for title, shard, ours, theirs, target in (
         (_annotations(data), bare, _COLUMNS, _batches_of(1024), 4),
         ("100 kB images", images, _COLUMNS, _batches_of(64), 2),
         ("100 kB images", images, _COLUMNS, _ONE_BY_ONE, 5),
         ("100 kB images, as Detections", images, ("read_with_tfod",), _ONE_BY_ONE, None),
     ):
-        yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
+        yield _row(data, *_against_tensorflow(title, shard, ours, theirs), target)
 
 
 def check_rows(data: Data) -> Iterator[Section | Row]:
-    """Time to check records without decoding images, in one process."""
-    yield Section("Check, a record, one process", "tf.data")
+    """Yield rows on the time to check records without decoding images."""
+    yield Section("Check, per record, one process", "tf.data")
     bare, images = data.shard("bare"), data.shard("unhashed")
     ours = ("check_with_tfod", 1)
-    for what, shard, theirs, target in (
+    for title, shard, theirs, target in (
         (_annotations(data), bare, _batches_of(1024), 1.5),
         ("100 kB images", images, _batches_of(64), 1.4),
         ("100 kB images", images, _ONE_BY_ONE, 3),
     ):
-        yield _row(data, *_against_tensorflow(what, shard, ours, theirs), target)
+        yield _row(data, *_against_tensorflow(title, shard, ours, theirs), target)
     yield Section("Check, two processes", "one process")
     many = str(data.folder("many"))
     jobs = Job("check_with_tfod", (many, 2)), Job("check_with_tfod", (many, 1))
@@ -107,17 +107,17 @@ def check_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def command_rows(data: Data) -> Iterator[Section | Row]:
-    """Whole processes that check or convert, against panlabel's (PyPI, in Rust) and Datumaro's."""
+    """Yield rows on commands that check or convert; panlabel is written in Rust."""
     arguments = str(data.shard("validated")), data.sizes.validated
-    for what, ours, peer, theirs in (
+    for title, ours, peer, theirs in (
         ("Check, a whole process", "run_check", "panlabel", "run_panlabel"),
         ("Convert to COCO, a whole process", "run_convert", "panlabel", "run_panlabel_convert"),
         ("Convert to COCO, a whole process", "run_convert", "Datumaro", "run_datum_convert"),
     ):
-        yield Section(what, peer)
+        yield Section(title, peer)
         jobs = Job(ours, arguments), Job(theirs, arguments, peer=True)
         yield _row(data, _annotations(data), *jobs, 1)
-        limit, peak = (megabytes(median_peak(one, data.sizes.repeats)) for one in reversed(jobs))
+        limit, peak = (megabytes(median_peak(job, data.sizes.repeats)) for job in reversed(jobs))
         yield at_most("    memory", peak, limit, limit, "MB")
     yield Section("COCO to shards, a whole process", _DATUMARO)
     arguments = str(data.folder("coco")), data.sizes.coco
@@ -127,14 +127,14 @@ def command_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def start_up_rows(data: Data) -> Iterator[Section | Row]:
-    """Time and memory before anything is read."""
+    """Yield rows on the time and memory of imports and start-up."""
     yield Section("Start-up", "TensorFlow")
     jobs = (
         Job("import_module", ("tfod.sources.reading",)),
         Job("import_module", ("tensorflow",), peer=True),
     )
     ours, theirs = compare(*jobs, data.sizes.repeats, _wall)
-    # All that reads shards: tfod itself loads nothing before it is used.
+    # Not tfod, which imports its modules on first use.
     yield at_most(
         "import tfod.sources.reading / tensorflow",
         ours.seconds * 1e3,
@@ -142,12 +142,12 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
         150,
         "ms",
     )
-    our_peak, their_peak = (f"{megabytes(one.peak_bytes):.0f} MB" for one in (ours, theirs))
-    yield Row("    memory of the process then", our_peak, their_peak)
+    our_peak, their_peak = (f"{megabytes(side.peak_bytes):.0f} MB" for side in (ours, theirs))
+    yield Row("    memory of the process", our_peak, their_peak)
     jobs = Job("register_in_datumaro", peer=True), Job("load_builtin_plugin", peer=True)
     ours, theirs = compare(*jobs, data.sizes.repeats, _wall)
     yield faster("load the format into a running Datumaro", ours.seconds, theirs.seconds, None)
-    for what, job, target in (
+    for title, job, target in (
         ("tfod --version, a whole process", Job("run_version"), 150),
         (
             "tfod check of a record, a whole process",
@@ -156,33 +156,33 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
         ),
     ):
         seconds = min(run(job).seconds for _ in range(5))
-        yield at_most(what, seconds * 1e3, None, target, "ms")
+        yield at_most(title, seconds * 1e3, None, target, "ms")
     hook = min(run(Job("run_start_up_hook", peer=True)).seconds for _ in range(5))
-    yield at_most("the .pth line, in every start of Python", hook * 1e3, None, 1, "ms")
+    yield at_most("the .pth line, at every start of Python", hook * 1e3, None, 1, "ms")
 
 
 def training_rows(data: Data) -> Iterator[Section | Row]:
-    """Time until a training loop has a record: image decoded, boxes, classes."""
-    yield Section("Train, a record", "tf.data by hand")
+    """Yield rows on the time to load a record for training: decoded image, boxes and classes."""
+    yield Section("Train, per record", "plain tf.data")
     folder = str(data.folder("training"))
-    for what, batch_size, size in (
+    for title, batch_size, size in (
         ("images resized to 320 x 320, batches of 16", 16, 320),
         ("images, one by one", 0, 0),
     ):
         arguments = folder, batch_size, size
         ours = Job("train_with_tfod", arguments)
         theirs = Job("train_with_tensorflow", arguments, peer=True)
-        yield _row(data, what, ours, theirs, 1, key=_wall)
-    yield Section("Train with PyTorch, a record", "tfrecord package")
+        yield _row(data, title, ours, theirs, 1, key=_wall)
+    yield Section("Train with PyTorch, per record", "tfrecord")
     ours = Job("train_with_tfod_torch", (folder,))
     theirs = Job("train_with_tfrecord", (folder,), peer=True)
-    # Both wait for Pillow.
+    # No target, since Pillow takes most of the time.
     yield _row(data, "images, one process", ours, theirs, None, key=_wall)
 
 
 def growing_rows(data: Data) -> Iterator[Section | Row]:
-    """What a record costs as data grows: neither time nor memory may."""
-    yield Section("Check as data grows, a record", "")
+    """Yield rows on the time per record and the memory, which must not grow with the data."""
+    yield Section("Check growing data, per record", "")
     start = run(Job("run_check", (str(data.shard("one")), 1)))
     for records in data.sizes.growing:
         folder = data.folder("growing")
@@ -190,28 +190,28 @@ def growing_rows(data: Data) -> Iterator[Section | Row]:
         cost = run(Job("run_check", (str(folder), records)))
         shutil.rmtree(folder)
         seconds = (cost.cpu_seconds - start.cpu_seconds) / records
-        what = f"{records:,} records, {MANY_SHARDS} shards, beyond the start"
-        yield at_most(what, seconds * 1e6, None, 4, "µs")
+        title = f"{records:,} records, {MANY_SHARDS} shards, without start"
+        yield at_most(title, seconds * 1e6, None, 4, "µs")
         yield at_most("    memory", megabytes(cost.peak_bytes), None, 120, "MB")
 
 
 def cvat_rows(data: Data) -> Iterator[Section | Row]:
-    """The Django app in a CVAT server (its contract double)."""
+    """Yield rows on the Django app in a CVAT server (its contract double)."""
     yield Section("CVAT server, a whole process", "TensorFlow's")
     exported = (data.sizes.from_cvat,)
     ours, theirs = compare(
-        Job("export_from_cvat", exported, peer=True),  # as there, without the start-up hook
+        Job("export_from_cvat", exported, peer=True),  # without the start-up hook, as in CVAT
         Job("export_from_cvat_with_tensorflow", exported, peer=True),
         data.sizes.repeats,
         _wall,
     )
-    what = f"export of {data.sizes.from_cvat:,} frames, {EXPORTED_BOXES} boxes, start included"
-    yield faster(what, ours.seconds, theirs.seconds, 3)
+    title = f"export of {data.sizes.from_cvat:,} frames, {EXPORTED_BOXES} boxes, start included"
+    yield faster(title, ours.seconds, theirs.seconds, 3)
     samples = [run(Job("register_in_cvat", peer=True)) for _ in range(5)]
-    seconds = min(one.seconds for one in samples)
+    seconds = min(sample.seconds for sample in samples)
     yield at_most("import tfod.cvat and register", seconds * 1e3, None, 30, "ms")
-    memory = min(one.peak_bytes for one in samples)
-    yield at_most("    memory it adds", megabytes(memory), None, 5, "MB")
+    memory = min(sample.peak_bytes for sample in samples)
+    yield at_most("    added memory", megabytes(memory), None, 5, "MB")
 
 
 SECTIONS = {
@@ -234,7 +234,6 @@ def _import(data: Data, name: str, peer: bool = False) -> Job:
 
 
 def _annotations(data: Data) -> str:
-    """What the records without images are called: their size says how much there is to read."""
     size = data.shard("bare").stat().st_size / data.sizes.bare
     return f"annotations of {size:.0f} bytes"
 
@@ -243,14 +242,16 @@ def _batches_of(size: int) -> _Call:
     return "read_batches_with_tensorflow", size
 
 
-def _against_tensorflow(what: str, shard: Path, ours: _Call, theirs: _Call) -> tuple[str, Job, Job]:
-    """A row's text and jobs, each a task and what it is given beside the shard."""
+def _against_tensorflow(
+    title: str, shard: Path, ours: _Call, theirs: _Call
+) -> tuple[str, Job, Job]:
+    """Return the title and the jobs of a row; tasks get the shard as the first argument."""
     jobs = (
-        Job(task, (str(shard), *more), peer)
-        for (task, *more), peer in ((ours, False), (theirs, True))
+        Job(task, (str(shard), *arguments), peer)
+        for (task, *arguments), peer in ((ours, False), (theirs, True))
     )
     peer = f"batches of {theirs[1]:,}" if len(theirs) > 1 else "tensors"
-    return f"{what} / {peer}", *jobs
+    return f"{title} / {peer}", *jobs
 
 
 def _cpu(sample: Sample) -> float:
@@ -263,7 +264,7 @@ def _wall(sample: Sample) -> float:
 
 def _row(
     data: Data,
-    what: str,
+    title: str,
     ours: Job,
     theirs: Job,
     target: float | None,
@@ -271,9 +272,10 @@ def _row(
     key: Callable[[Sample], float] = _cpu,
     repeats: int = 0,
 ) -> Row:
-    """Compare the time per record of two jobs; the row says how many records each side had."""
-    one, other = compare(ours, theirs, repeats or data.sizes.repeats, key)
-    counts = f"{one.records:,}"
-    if other.records != one.records:
-        counts += f" / {other.records:,}"
-    return faster(f"{what} ({counts})", key(one) / one.records, key(other) / other.records, target)
+    """Compare the time per record of two jobs; the title gets the numbers of records."""
+    our_sample, their_sample = compare(ours, theirs, repeats or data.sizes.repeats, key)
+    counts = f"{our_sample.records:,}"
+    if their_sample.records != our_sample.records:
+        counts += f" / {their_sample.records:,}"
+    our_time, their_time = (key(sample) / sample.records for sample in (our_sample, their_sample))
+    return faster(f"{title} ({counts})", our_time, their_time, target)

@@ -1,11 +1,11 @@
-"""Measures tfod and its peers on the same files and prints one table.
+"""Measure tfod and other programs on the same files, and print a table.
 
     python benchmarks/run.py [--quick] [--only import ...]
 
-Needs Linux and an environment with tfod, Datumaro 1.13 and TensorFlow, without which Datumaro's
-own plugin does nothing: ``pip install -e .[test] panlabel``. Every value comes from a fresh
-process, tfod and the peer in turn, and is the median of several. With ``TFOD_KERNEL=0`` tfod does
-without its compiled kernel. Exit status 1 when a target is missed.
+Needs Linux, and ``pip install -e .[test] panlabel``: tfod, Datumaro 1.13, and TensorFlow, which
+Datumaro's plugin needs. Every value is the median of several new processes, of tfod and its peer
+alternately. ``TFOD_KERNEL=0`` disables the compiled kernel of tfod. The exit status is 1 if a
+target is missed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from data import Data, make_data
 from rows import SECTIONS
 from sizes import FULL, QUICK
-from table import WIDTH, Row, Verdict, text_of
+from table import WIDTH, Row, Verdict, format_line
 from tfod.kernel import WHY_NOT_COMPILED
 
 _NOTES = """
-Times are for one record: the median of {repeats} fresh processes or more, tfod and its peer in
-turn, after a warm-up. They are of the processor, all threads together; of start-up, training, two
-processes and CVAT they are of the clock. (a / b): tfod had a records, its peer the first b of the
-same, as it is slow; its memory is scaled to all of them.
+Times are per record: the median of at least {repeats} new processes, of tfod and its peer
+alternately, after a warm-up. They are CPU times of all threads, but wall times for start-up,
+training, two processes and CVAT. (a / b): tfod processed a records, and its peer, which is slow,
+the first b of these; its memory is extrapolated.
 """
 
 
@@ -36,7 +36,7 @@ def main() -> int:
     options = _parse_arguments()
     print(_environment())
     with tempfile.TemporaryDirectory(prefix="tfod-benchmark-", dir=options.folder) as folder:
-        os.environ["TMPDIR"] = folder  # exports go there too
+        os.environ["TMPDIR"] = folder  # also for exports
         data = make_data(Path(folder), QUICK if options.quick else FULL)
         missed = _print_table(data, options.only or list(SECTIONS))
     return int(missed > 0)
@@ -45,17 +45,17 @@ def main() -> int:
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="fewer records, fewer repeats")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="these sections alone")
-    parser.add_argument("--folder", help="make the data in this folder, then remove it")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="measure only these sections")
+    parser.add_argument("--folder", help="folder for the temporary data")
     return parser.parse_args()
 
 
 def _print_table(data: Data, names: list[str]) -> int:
-    """Print all rows as they come; return how many targets are missed."""
+    """Print each row when it is measured, and return the number of missed targets."""
     missed = 0
     for name in names:
         for line in SECTIONS[name](data):
-            print(text_of(line), flush=True)
+            print(format_line(line), flush=True)
             missed += isinstance(line, Row) and line.verdict is Verdict.MISSED
     print("-" * WIDTH, _NOTES.format(repeats=data.sizes.repeats), sep="")
     return missed

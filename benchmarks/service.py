@@ -1,10 +1,10 @@
-"""Measures the service under load beside a plain Flask app that echoes the same body.
+"""Measure the service under load, and a plain Flask app that echoes the same body.
 
     python benchmarks/service.py [--seconds 10] [--clients 50]
 
-Both run on waitress with as many threads, on this machine, in turn; ``wrk`` (Debian's package)
-asks. The service stores each upload and queues it, and checks meanwhile. Ends by telling how long
-the queue took.
+Both run on waitress on this machine, one after the other, with the same number of threads; ``wrk``
+(a Debian package) sends the requests. The service stores, queues and checks each upload. Finally,
+the time until the queue is empty is printed.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def main() -> int:
         folder = Path(name)
         body = folder / "body"
         body.write_bytes(_form(folder))
-        print(f"{options.clients} clients, {body.stat().st_size:,} bytes a request", flush=True)
+        print(f"{options.clients} clients, {body.stat().st_size:,} bytes per request", flush=True)
         script = _script(folder, body)
         with _echo() as url:
             echo = _load(url, script, options)
-        _tell("plain Flask echo, POST", echo)
+        _print_load("plain Flask echo, POST", echo)
         with _service(folder) as url:
             _measure_service(url, folder / "data", script, options, echo[0])
     return 0
@@ -67,33 +67,33 @@ def _measure_service(
     url: str, data: Path, script: Path, options: argparse.Namespace, echo: float
 ) -> None:
     uploads = _load(f"{url}/api/v1/validations", script, options)
-    _tell("service, POST of the same", uploads, f"{uploads[0] / echo:.2f} of the echo")
-    began = time.monotonic()
+    _print_load("service, POST", uploads, f"{uploads[0] / echo:.2f} of the echo")
+    start = time.monotonic()
     while waiting := len(list(data.joinpath("waiting").iterdir())):
         time.sleep(0.2)
     checked = len(list(data.joinpath("reports").iterdir()))
     assert not waiting
-    print(f"  its queue was empty {time.monotonic() - began:.1f} s later: {checked} checked")
+    print(f"  queue empty after {time.monotonic() - start:.1f} s: {checked} uploads checked")
     plain = script.with_name("get.lua")
     plain.write_text("done = function" + script.read_text().partition("done = function")[2])
-    _tell("service, GET /healthz", _load(f"{url}/healthz", plain, options))
-    _tell("service, GET /", _load(f"{url}/", plain, options))
+    _print_load("service, GET /healthz", _load(f"{url}/healthz", plain, options))
+    _print_load("service, GET /", _load(f"{url}/", plain, options))
 
 
-def _tell(what: str, found: tuple[float, float, float, int], more: str = "") -> None:
-    rate, median, slowest, errors = found
-    line = f"{what:28} {rate:8.0f} /s   median {median:6.1f} ms   99 % {slowest:7.1f} ms"
-    print(f"{line}   errors {errors}   {more}".rstrip(), flush=True)
+def _print_load(title: str, load: tuple[float, float, float, int], note: str = "") -> None:
+    rate, median, slowest, errors = load
+    line = f"{title:28} {rate:8.0f} /s   median {median:6.1f} ms   99 % {slowest:7.1f} ms"
+    print(f"{line}   errors {errors}   {note}".rstrip(), flush=True)
 
 
 def _load(url: str, script: Path, options: argparse.Namespace) -> tuple[float, float, float, int]:
-    """Requests a second, median and 99th percentile in ms, requests without a good answer."""
+    """Return requests per second, median and 99th percentile in ms, and the number of errors."""
     command = ["wrk", "-t2", f"-c{options.clients}", f"-d{options.seconds}s", "--timeout", "30s"]
-    found = subprocess.run(
+    process = subprocess.run(
         [*command, "-s", str(script), url], capture_output=True, text=True, check=True
     )
-    result = re.search(r"RESULT (.*)", found.stdout)
-    assert result, found.stdout
+    result = re.search(r"RESULT (.*)", process.stdout)
+    assert result, process.stdout
     requests, micros, refused, median, slowest, broken = map(float, result[1].split())
     return requests / micros * 1e6, median / 1000, slowest / 1000, int(refused + broken)
 
@@ -105,7 +105,7 @@ def _script(folder: Path, body: Path) -> Path:
 
 
 def _form(folder: Path) -> bytes:
-    """A form with a zip of twenty records."""
+    """Return a form with a zip of twenty records."""
     records = [
         encode_example(
             {
@@ -123,19 +123,19 @@ def _form(folder: Path) -> bytes:
         for number in range(20)
     ]
     shard = Path(write_records(folder, "default", records)[0]).read_bytes()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("default.tfrecord", shard)
         archive.writestr("label_map.pbtxt", "item {id: 1 name: 'cat'} item {id: 2 name: 'dog'}")
     head = (
         f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name=file; filename=anno.zip\r\n"
         "Content-Type: application/zip\r\n\r\n"
     )
-    return head.encode() + packed.getvalue() + f"\r\n--{_BOUNDARY}--\r\n".encode()
+    return head.encode() + stream.getvalue() + f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
 def echo() -> Any:
-    """A plain Flask app."""
+    """Create the plain Flask app."""
     from flask import Flask, request
 
     app = Flask("echo")
@@ -166,8 +166,8 @@ def _service(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[None]:
-    here = Path(__file__).parent
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=here)
+    folder = Path(__file__).parent
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder)
     try:
         yield
     finally:
@@ -178,17 +178,17 @@ def _process(command: list[str]) -> Iterator[None]:
 def _wait_for(port: int) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
     raise TimeoutError(f"nothing listens at {port}")
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
         return port
 
 

@@ -1,4 +1,4 @@
-"""How much is measured, and what the records are like. Imports nothing: every process reads it."""
+"""The sizes of the benchmark data. Imports nothing, since every process imports this module."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TRAINING_SHARDS = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many records each measurement has; a slow peer gets the first few of the same.
+    """The number of records of each measurement; a slow peer gets only the first of them.
 
     Attributes:
         images, images_of_peer: records with an image of 100 kB.
         bare, bare_of_peer: records without an image.
-        validated: records without an image that are checked by a whole process.
-        coco: images of a COCO dataset that becomes shards.
-        growing: records without images that a whole process checks, more and more.
+        validated: records without an image, for commands that check and convert.
+        coco: images of a COCO dataset to convert.
+        growing: records without images, increasing numbers of them to check.
         files, files_of_peer: image files.
         training: records with an image, in several shards.
-        exported: images of the export of annotations alone.
-        from_cvat: frames of the task that a CVAT server exports.
-        repeats: how often each side runs.
-        repeats_of_exports: likewise; writing is noisier than reading.
+        exported: images of which only the annotations are exported.
+        from_cvat: frames of a CVAT task to export.
+        repeats: runs per side.
+        repeats_of_exports: runs of exports per side, which vary more.
     """
 
     images: int

@@ -1,7 +1,7 @@
-"""The measurements themselves. Each runs in a fresh process: ``tasks.py <name> <JSON list>``.
+"""The measurements. Each runs in a new process: ``tasks.py <name> <JSON list of arguments>``.
 
-A task prints a :class:`measure.Sample` as JSON. With ``TFOD_ACTIVATE=0`` the plugin that Datumaro
-uses is its own; which one it is is verified, never assumed.
+A task prints a :class:`measure.Sample` as JSON. With ``TFOD_ACTIVATE=0``, Datumaro uses its
+built-in plugin, which is verified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import Sample, Stopwatch, forget_peak_memory, median_pass, peak_memory
+from measure import Sample, Stopwatch, median_pass, peak_memory, reset_peak_memory
 from sizes import BOXES, CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
 
 FORMAT = "tf_detection_api"
@@ -29,17 +29,17 @@ _READ_AHEAD = 8 << 20
 
 
 def import_dataset(folder: str, warm_up: str) -> Sample:
-    """Import a dataset and walk over all its items; images are not opened."""
+    """Import a dataset and iterate over its items without opening images."""
     _import_and_walk(warm_up)
     _verify_plugin("importers")
-    forget_peak_memory()
+    reset_peak_memory()
     watch = Stopwatch()
     records, boxes = _import_and_walk(folder)
     return watch.sample(records, boxes, peak_memory())
 
 
 def build_datumaro_objects(shard: str) -> Sample:
-    """Only make what an import of a shard makes, by Datumaro's constructors, of lists at hand."""
+    """Create the Datumaro objects of an import, from lists that are in memory."""
     import tfod
     from datumaro.components.annotation import Bbox
     from datumaro.components.dataset_base import DatasetItem
@@ -47,13 +47,13 @@ def build_datumaro_objects(shard: str) -> Sample:
 
     rows = [
         (
-            (one.filename or "")[:-4],
-            {"source_id": one.source_id},
+            (detection.filename or "")[:-4],
+            {"source_id": detection.source_id},
             (HEIGHT, WIDTH),
-            (one.boxes * (WIDTH, HEIGHT, WIDTH, HEIGHT)).tolist(),
-            [label - 1 for label in one.class_label or ()],
+            (detection.boxes * (WIDTH, HEIGHT, WIDTH, HEIGHT)).tolist(),
+            [label - 1 for label in detection.class_label or ()],
         )
-        for one in tfod.read_detections(shard)
+        for detection in tfod.read_detections(shard)
     ]
     gc.disable()  # as an import does
     watch = Stopwatch()
@@ -74,7 +74,7 @@ def build_datumaro_objects(shard: str) -> Sample:
 
 
 def export_files(folder: str, count: int) -> Sample:
-    """Export image files with boxes; the dataset knows only their paths."""
+    """Export image files with boxes."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -88,15 +88,15 @@ def export_files(folder: str, count: int) -> Sample:
 
 
 def export_imported(folder: str, warm_up: str) -> Sample:
-    """Export, with its images, a dataset that was imported by the same plugin."""
+    """Export an imported dataset with its images."""
     from datumaro.components.dataset import Dataset
 
-    dataset, small = (Dataset.import_from(one, FORMAT) for one in (folder, warm_up))
+    dataset, small = (Dataset.import_from(path, FORMAT) for path in (folder, warm_up))
     return _export(dataset, small, save_media=True)
 
 
 def export_bytes(folder: str, count: int) -> Sample:
-    """Export images whose encoded bytes are in memory."""
+    """Export images that are in memory as encoded bytes."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -113,7 +113,7 @@ def export_bytes(folder: str, count: int) -> Sample:
 
 
 def export_annotations(count: int) -> Sample:
-    """Export annotations alone, of images whose size is known."""
+    """Export only annotations."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -130,10 +130,7 @@ def export_annotations(count: int) -> Sample:
 
 
 def read_with_tfod(shard: str) -> Sample:
-    """Read a shard as Detections: checksums verified, every feature decoded.
-
-    Images are views of bytes that stay as long as somebody holds them, as TensorFlow's do.
-    """
+    """Read a shard as Detections, verify checksums and decode all features."""
     import tfod
 
     def walk() -> Iterator[tuple[int, int]]:
@@ -144,18 +141,18 @@ def read_with_tfod(shard: str) -> Sample:
 
 
 def read_columns_with_tfod(shard: str) -> Sample:
-    """Read a shard to columns: checksums verified, every feature of every record parsed."""
+    """Read a shard to columns, verify checksums and parse all features."""
     import tfod
 
     def walk() -> Iterator[tuple[int, int]]:
         for batch in tfod.read_batches(shard):
-            yield len(batch), len(batch.columns[_A_SIDE].values)
+            yield len(batch), len(batch.columns[_BOX_SIDE].values)
 
     return median_pass(walk)
 
 
 def read_eagerly_with_tensorflow(shard: str) -> Sample:
-    """The same with tf.data as its guide iterates: tensors, one record after the other."""
+    """Read a shard with tf.data, record by record, as in its guide."""
     import tensorflow as tf
 
     features = _tensorflow_features()
@@ -171,13 +168,13 @@ def read_eagerly_with_tensorflow(shard: str) -> Sample:
 
     def walk() -> Iterator[tuple[int, int]]:
         for record in dataset:
-            yield 1, len(record[_A_SIDE])
+            yield 1, len(record[_BOX_SIDE])
 
     return median_pass(walk)
 
 
 def read_batches_with_tensorflow(shard: str, size: int) -> Sample:
-    """The same as its guide advises for training: batches, parsed in parallel, left as batches."""
+    """Read a shard with tf.data in batches, as its guide advises for training."""
     import tensorflow as tf
 
     features = _tensorflow_features()
@@ -194,13 +191,13 @@ def read_batches_with_tensorflow(shard: str, size: int) -> Sample:
 
     def walk() -> Iterator[tuple[int, int]]:
         for batch in dataset:
-            yield batch["image/height"].shape[0], batch[_A_SIDE].shape[0]
+            yield batch["image/height"].shape[0], batch[_BOX_SIDE].shape[0]
 
     return median_pass(walk)
 
 
 def check_with_tfod(source: str, jobs: int) -> Sample:
-    """Check shards without decoding images, in so many processes."""
+    """Check shards without decoding images, in ``jobs`` processes."""
     from tfod.checker.check import Options, check_sources
 
     options = Options(jobs=jobs, decode=0)
@@ -209,22 +206,21 @@ def check_with_tfod(source: str, jobs: int) -> Sample:
         counts = check_sources([source], options).counts
         yield counts.records, counts.boxes
 
-    forget_peak_memory()
+    reset_peak_memory()
     sample = median_pass(walk)
     return dataclasses.replace(sample, peak_bytes=peak_memory())
 
 
 def import_module(name: str) -> Sample:
-    """Import a module by its name."""
     assert name not in sys.modules
-    forget_peak_memory()
+    reset_peak_memory()
     begin = time.perf_counter()
     importlib.import_module(name)
     return Sample(time.perf_counter() - begin, 1, peak_bytes=peak_memory())
 
 
 def register_in_datumaro() -> Sample:
-    """Import tfod and register its formats in a Datumaro environment that is there already."""
+    """Import tfod and register its formats in an existing Datumaro environment."""
     from datumaro.components.environment import Environment
 
     environment = Environment()
@@ -240,7 +236,7 @@ def register_in_datumaro() -> Sample:
 
 
 def load_builtin_plugin() -> Sample:
-    """Ask such an environment for Datumaro's own plugin: this loads TensorFlow."""
+    """Load the built-in plugin in an existing Datumaro environment, which imports TensorFlow."""
     from datumaro.components.environment import DEFAULT_ENVIRONMENT
 
     DEFAULT_ENVIRONMENT.importers  # noqa: B018 -- as above
@@ -253,12 +249,12 @@ def load_builtin_plugin() -> Sample:
 
 
 def run_start_up_hook() -> Sample:
-    """Execute the line that ``site`` executes when Python starts in an environment with tfod."""
+    """Execute the .pth line, which ``site`` executes when Python starts."""
     import site
 
     files = [Path(folder) / "tfod_datumaro.pth" for folder in site.getsitepackages()]
     line = next(file for file in files if file.exists()).read_text()
-    assert "_tfod_import_hook" not in sys.modules  # the process was started without it
+    assert "_tfod_import_hook" not in sys.modules  # the process was started without the hook
     os.environ["TFOD_ACTIVATE"] = "1"
     begin = time.perf_counter()
     exec(line)
@@ -275,13 +271,13 @@ def _import_and_walk(folder: str) -> tuple[int, int]:
 
 
 def _export(dataset: Any, small: Any, *, save_media: bool) -> Sample:
-    """Export a dataset, after a small one that loads and prepares everything."""
+    """Export a dataset, after a small one as a warm-up."""
     records = len(dataset)
     boxes = sum(len(item.annotations) for item in dataset)
     with _scratch_folder() as folder:
         small.export(str(folder / "warm-up"), FORMAT, save_media=save_media)
         _verify_plugin("exporters")
-        forget_peak_memory()
+        reset_peak_memory()
         watch = Stopwatch()
         dataset.export(str(folder / "out"), FORMAT, save_media=save_media)
         return watch.sample(records, boxes, peak_memory())
@@ -300,19 +296,19 @@ def _boxes(count: int) -> list[Any]:
 
 
 def _verify_plugin(registry: str) -> None:
-    """See that Datumaro uses the plugin that this process is meant to measure."""
+    """Check that Datumaro uses the plugin to measure."""
     from datumaro.components.environment import DEFAULT_ENVIRONMENT
 
-    wanted = _THEIRS if os.environ["TFOD_ACTIVATE"] == "0" else _OURS
-    used = getattr(DEFAULT_ENVIRONMENT, registry)[FORMAT].__module__
-    assert used.startswith(wanted), f"{registry}: {used} instead of {wanted}"
+    expected = _THEIRS if os.environ["TFOD_ACTIVATE"] == "0" else _OURS
+    module = getattr(DEFAULT_ENVIRONMENT, registry)[FORMAT].__module__
+    assert module.startswith(expected), f"{registry}: {module} instead of {expected}"
 
 
-_A_SIDE = "image/object/bbox/xmin"
+_BOX_SIDE = "image/object/bbox/xmin"
 
 
 def _tensorflow_features() -> dict[str, Any]:
-    """Every key of our records, as the OD API's decoder describes them."""
+    """Return the descriptions of all keys of the records, as in the decoder of the OD API."""
     import tensorflow as tf
 
     texts = ("filename", "source_id", "key/sha256", "format", "encoded")
@@ -327,7 +323,7 @@ def _tensorflow_features() -> dict[str, Any]:
 
 
 def _dense(parsed: dict[str, Any]) -> dict[str, Any]:
-    """Of sparse tensors only the values: the cheapest form they have."""
+    """Replace sparse tensors by their values, which is the fastest conversion."""
     return {key: getattr(value, "values", value) for key, value in parsed.items()}
 
 
@@ -345,8 +341,8 @@ def main() -> None:
     modules = map(
         importlib.import_module, ("__main__", "training_tasks", "command_tasks", "cvat_tasks")
     )
-    found = next(filter(None, (getattr(module, name, None) for module in modules)))
-    sample: Sample = found(*json.loads(arguments))
+    task = next(filter(None, (getattr(module, name, None) for module in modules)))
+    sample: Sample = task(*json.loads(arguments))
     print(json.dumps(dataclasses.asdict(sample)))
 
 

@@ -1,7 +1,7 @@
-"""What a training loop waits for: images with boxes, from tfod and as one writes it by hand.
+"""Loading of images with boxes for training, with tfod and with handwritten code.
 
-By hand is what the guides of tf.data and of the ``tfrecord`` package show, for the same keys, the
-same label map and the same result.
+The handwritten code follows the guides of tf.data and of the ``tfrecord`` package. It reads the
+same keys with the same label map, and has the same result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FLAGS = ("is_crowd", "group_of")
 
 
 def train_with_tfod(folder: str, batch_size: int, size: int) -> Sample:
-    """Walk over ``tfod.tensorflow.dataset``; a batch size of 0 is one record after the other."""
+    """Iterate over ``tfod.tensorflow.dataset``; a batch size of 0 means single records."""
     import tensorflow as tf
     from tfod.tensorflow import dataset
 
@@ -37,7 +37,7 @@ def train_with_tfod(folder: str, batch_size: int, size: int) -> Sample:
 
 
 def train_with_tensorflow(folder: str, batch_size: int, size: int) -> Sample:
-    """Walk over a pipeline of tf.data that is written by hand."""
+    """Iterate over a handwritten tf.data pipeline."""
     import tensorflow as tf
 
     features = _features()
@@ -51,10 +51,12 @@ def train_with_tensorflow(folder: str, batch_size: int, size: int) -> Sample:
     def parse(record: Any) -> dict[str, Any]:
         parsed = tf.io.parse_single_example(record, features)
         parsed = {
-            key: tf.sparse.to_dense(one) if isinstance(one, tf.SparseTensor) else one
-            for key, one in parsed.items()
+            key: tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+            for key, value in parsed.items()
         }
-        objects = {key.rpartition("/")[2]: one for key, one in parsed.items() if "object" in key}
+        objects = {
+            key.rpartition("/")[2]: value for key, value in parsed.items() if "object" in key
+        }
         image = tf.io.decode_image(parsed["image/encoded"], channels=3, expand_animations=False)
         image.set_shape((None, None, 3))
         if size:
@@ -88,15 +90,16 @@ def train_with_tensorflow(folder: str, batch_size: int, size: int) -> Sample:
 
 
 def train_with_tfod_torch(folder: str) -> Sample:
-    """Walk over ``tfod.torch.Detections`` in this process."""
+    """Iterate over ``tfod.torch.Detections`` in this process."""
     from tfod.torch import Detections
 
     dataset = Detections(folder)
-    return median_pass(_walk_targets(_Again(lambda: map(dataset.__getitem__, range(len(dataset))))))
+    elements = _Repeatable(lambda: map(dataset.__getitem__, range(len(dataset))))
+    return median_pass(_walk_targets(elements))
 
 
 def train_with_tfrecord(folder: str) -> Sample:
-    """Walk over the shards with the package ``tfrecord``, boxes and classes made by hand."""
+    """Iterate over the shards with the package ``tfrecord``, and convert boxes and classes."""
     import torch
     from PIL import Image
     from tfrecord.torch.dataset import TFRecordDataset
@@ -124,11 +127,11 @@ def train_with_tfrecord(folder: str) -> Sample:
         for shard in sorted(Path(folder).glob("*.tfrecord")):
             yield from TFRecordDataset(str(shard), None, description, transform=convert)
 
-    return median_pass(_walk_targets(_Again(records)))
+    return median_pass(_walk_targets(_Repeatable(records)))
 
 
-class _Again:
-    """Something to walk over again and again."""
+class _Repeatable:
+    """An iterable that starts a new iterator each time."""
 
     def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
         self._start = start
@@ -138,7 +141,7 @@ class _Again:
 
 
 def _features() -> dict[str, Any]:
-    """The keys that the OD API's decoder reads for training, in its kinds."""
+    """Return the descriptions of the keys that the decoder of the OD API reads for training."""
     import tensorflow as tf
 
     texts = ("encoded", "filename", "source_id")

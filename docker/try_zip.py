@@ -1,4 +1,4 @@
-"""Write a zip to standard output, for docker/try: `try_zip.py good` or `try_zip.py bad`."""
+"""Write a test zip to standard output, for docker/try: `try_zip.py good` or `try_zip.py bad`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LABEL_MAP = "item { id: 1 name: 'cat' }\n"
 
 
 def main() -> None:
-    """A shard of one image with a box; in the bad one the box ends outside the image."""
+    """Write a zip with one image and one box, which extends beyond the image if it is bad."""
     xmax = {"good": 0.75, "bad": 1.5}[sys.argv[1]]
     shard = io.BytesIO()
     writer = RecordWriter(shard)
     writer.write(_record(xmax))
     writer.finish()
-    zipped = io.BytesIO()
-    with zipfile.ZipFile(zipped, "w") as out:
-        out.writestr("default.tfrecord", shard.getvalue())
-        out.writestr("label_map.pbtxt", LABEL_MAP)
-    sys.stdout.buffer.write(zipped.getvalue())
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("default.tfrecord", shard.getvalue())
+        archive.writestr("label_map.pbtxt", LABEL_MAP)
+    sys.stdout.buffer.write(stream.getvalue())
 
 
 def _record(xmax: float) -> bytes:

@@ -1,8 +1,7 @@
-"""The figures of docs/style.md: ``python docs/code_figures.py FOLDER...``, tests left out.
+"""Compute the figures of docs/style.md: ``python docs/code_figures.py FOLDER...``, without tests.
 
-``python docs/code_figures.py --walk check examples/shapes_broken.zip`` counts what a command walks
-through. A comprehension is a part of its function, as it is from Python 3.12 on; so is a generator
-expression, which is another way to write a loop.
+``python docs/code_figures.py --walk check examples/shapes_broken.zip`` counts the functions that a
+command calls. Comprehensions and generator expressions count as parts of their functions.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from pathlib import Path
 from types import FrameType
 
 _TESTS = {"tests", "test", "__spec__"}
-_OF_ITS_FUNCTION = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>"}
+_NOT_FUNCTIONS = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>"}
 
 
 def figures(folder: str) -> str:
-    """A row of the table: modules, lines, functions and folders of Python under a folder."""
+    """Return a row of the table: numbers of modules, lines and functions in a folder."""
     paths = [path for path in Path(folder).rglob("*.py") if not _TESTS & set(path.parts)]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     lines = {path: text.count("\n") for path, text in texts.items()}
@@ -48,9 +47,9 @@ def figures(folder: str) -> str:
 
 
 def walk(arguments: list[str]) -> str:
-    """What a command's second call in a process walks through: modules, functions, and how deep.
+    """Return the numbers of modules and functions of tfod that a command calls, and the depth.
 
-    Of tfod alone; then the same without the rules' own, and of that the part of check and cli.
+    The second call in a process is counted: in total, without rules, and in checker and cli.
     """
     from tfod.cli.main import main
 
@@ -63,7 +62,7 @@ def walk(arguments: list[str]) -> str:
         code = frame.f_code
         if not code.co_filename.startswith(root) or event not in ("call", "return"):
             return
-        if code.co_name in _OF_ITS_FUNCTION:
+        if code.co_name in _NOT_FUNCTIONS:
             return
         depth += 1 if event == "call" else -1
         deepest = max(deepest, depth)
@@ -75,12 +74,12 @@ def walk(arguments: list[str]) -> str:
         sys.setprofile(note)
         main(arguments)
         sys.setprofile(None)
-    others = {one for one in called if "/checker/rules/" not in one[0]}
-    room = {one for one in others if one[0].startswith(("/checker/", "/cli/"))}
-    parts = {"all": called, "without rules": others, "of it check and cli": room}
+    no_rules = {(path, line) for path, line in called if "/checker/rules/" not in path}
+    checker = {(path, line) for path, line in no_rules if path.startswith(("/checker/", "/cli/"))}
+    parts = {"all": called, "without rules": no_rules, "of these in checker and cli": checker}
     counts = [
-        f"{name}: {len({one[0] for one in some})} modules, {len(some)} functions"
-        for name, some in parts.items()
+        f"{name}: {len({path for path, _ in functions})} modules, {len(functions)} functions"
+        for name, functions in parts.items()
     ]
     return "; ".join([*counts, f"{deepest} deep"])
 

@@ -1,4 +1,4 @@
-"""The documentation as a site: `make docs` builds it, and stops at any warning."""
+"""The configuration of Sphinx, for `make docs`."""
 
 from __future__ import annotations
 

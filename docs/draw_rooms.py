@@ -1,6 +1,6 @@
-"""Draws docs/rooms.svg: the rooms of the house, and which imports which, as the code has it.
+"""Draw docs/rooms.svg: the packages of tfod and their imports.
 
-``python docs/draw_rooms.py`` writes it anew; ``tests/test_architecture.py`` says when that is due.
+``tests/test_architecture.py`` checks that the drawing is up to date.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DRAWING = ROOT / "docs" / "rooms.svg"
-_WIDTH, _HEIGHT, _GAP, _FLOOR = 112, 36, 72, 80  # of a room, between two, and of a floor
+_WIDTH, _HEIGHT = 112, 36  # size of a package
+_GAP, _LEVEL_HEIGHT = 72, 80
 _STYLE = """
   svg { background: #fff; font: 15px system-ui, sans-serif; }
   rect { fill: #eef3f8; stroke: #345; rx: 6px; }
@@ -21,90 +22,91 @@ _STYLE = """
 """
 
 
-def rooms(package: Path) -> dict[str, Path]:
-    """Folders and modules of a package by their names, those of its top level aside."""
-    folders = {path.parent.name: path.parent for path in package.glob("*/__init__.py")}
-    return {**folders, "beam": package / "beam.py"}
+def find_packages(root: Path) -> dict[str, Path]:
+    """Return the packages in a folder, and the module ``beam``, by name."""
+    folders = {path.parent.name: path.parent for path in root.glob("*/__init__.py")}
+    return {**folders, "beam": root / "beam.py"}
 
 
-def imports(of: Path) -> Iterator[str]:
-    """Names of all modules that are imported anywhere in a module or folder."""
-    for path in sorted(of.rglob("*.py")) if of.is_dir() else [of]:
-        for node in ast.walk(ast.parse(path.read_bytes())):
+def find_imports(path: Path) -> Iterator[str]:
+    """Yield the names of all modules that a module or the modules of a folder import."""
+    for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for node in ast.walk(ast.parse(module.read_bytes())):
             if isinstance(node, ast.Import):
-                yield from (one.name for one in node.names)
+                yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                yield from (f"{node.module}.{one.name}" for one in node.names)
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def arrows(root: Path = ROOT) -> dict[str, set[str]]:
-    """The rooms that each room imports, the service above them all."""
-    places = rooms(root / "plugin" / "tfod")
-    found = {}
-    for room, place in [*places.items(), ("validator", root / "validator" / "tfod_validator")]:
-        parts = (name.split(".") for name in imports(place) if name.startswith("tfod."))
-        found[room] = {part[1] for part in parts if part[1] in places} - {room}
-    return found
+    """Return the packages that each package and the service import."""
+    packages = find_packages(root / "plugin" / "tfod")
+    graph = {}
+    for name, path in [*packages.items(), ("validator", root / "validator" / "tfod_validator")]:
+        parts = (module.split(".") for module in find_imports(path) if module.startswith("tfod."))
+        graph[name] = {part[1] for part in parts if part[1] in packages} - {name}
+    return graph
 
 
-def floors(graph: Mapping[str, Set[str]]) -> list[list[str]]:
-    """Rooms from the lowest floor up: each stands above all that it imports."""
-    level: dict[str, int] = {}
+def sort_into_levels(graph: Mapping[str, Set[str]]) -> list[list[str]]:
+    """Return the packages of each level, from the bottom; imports are on lower levels."""
+    levels: dict[str, int] = {}
 
-    def level_of(room: str) -> int:
-        if room not in level:
-            level[room] = 1 + max((level_of(one) for one in graph[room]), default=-1)
-        return level[room]
+    def find_level(package: str) -> int:
+        if package not in levels:
+            levels[package] = 1 + max(map(find_level, graph[package]), default=-1)
+        return levels[package]
 
     by_level = defaultdict(list)
-    for room in sorted(graph):
-        by_level[level_of(room)].append(room)
+    for package in sorted(graph):
+        by_level[find_level(package)].append(package)
     return [by_level[number] for number in sorted(by_level)]
 
 
-def implied(room: str, other: str, graph: Mapping[str, Set[str]]) -> bool:
-    """Whether an arrow adds nothing: the room reaches the other by way of a third, too."""
-    waiting, seen = list(graph[room] - {other}), set()
+def is_implied(package: str, imported: str, graph: Mapping[str, Set[str]]) -> bool:
+    """Return whether an arrow is redundant, since there is also an indirect path."""
+    waiting, seen = list(graph[package] - {imported}), set()
     while waiting:
-        one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
-            waiting += graph[one]
-    return other in seen
+        current = waiting.pop()
+        if current not in seen:
+            seen.add(current)
+            waiting += graph[current]
+    return imported in seen
 
 
 def drawing(graph: Mapping[str, Set[str]]) -> str:
-    """The rooms as an SVG, without the arrows that others imply."""
-    levels = floors(graph)
+    """Draw the packages as SVG, without redundant arrows."""
+    levels = sort_into_levels(graph)
     width = max(map(len, levels)) * (_WIDTH + _GAP) + _GAP
-    height = len(levels) * _FLOOR
-    places = {}
+    height = len(levels) * _LEVEL_HEIGHT
+    corners = {}
     for number, level in enumerate(levels):
         left = (width - len(level) * (_WIDTH + _GAP) + _GAP) // 2
-        top = height - (number + 1) * _FLOOR + (_FLOOR - _HEIGHT) // 2
-        places |= {room: (left + at * (_WIDTH + _GAP), top) for at, room in enumerate(level)}
+        top = height - (number + 1) * _LEVEL_HEIGHT + (_LEVEL_HEIGHT - _HEIGHT) // 2
+        for index, package in enumerate(level):
+            corners[package] = (left + index * (_WIDTH + _GAP), top)
     arrows = [
-        _arrow(places[room], places[other])
-        for room in sorted(graph)
-        for other in sorted(graph[room])
-        if not implied(room, other, graph)
+        _arrow(corners[package], corners[imported])
+        for package in sorted(graph)
+        for imported in sorted(graph[package])
+        if not is_implied(package, imported, graph)
     ]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}" role="img">',
-            "<title>The rooms of tfod, and which imports which</title>",
+            "<title>The packages of tfod and their imports</title>",
             f"<style>{_STYLE}</style>",
             '<marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
             'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z"/></marker>',
             *arrows,
-            *(_room(room, *place) for room, place in places.items()),
+            *(_package(package, *corner) for package, corner in corners.items()),
             "</svg>\n",
         ]
     )
 
 
-def _room(name: str, left: int, top: int) -> str:
+def _package(name: str, left: int, top: int) -> str:
     return (
         f'<rect x="{left}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}"/>'
         f'<text x="{left + _WIDTH // 2}" y="{top + _HEIGHT // 2}">{name}</text>'
@@ -112,7 +114,7 @@ def _room(name: str, left: int, top: int) -> str:
 
 
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
-    """From the middle of a room's lower side to that of the other's upper side."""
+    """Draw a line from the bottom of a package to the top of another."""
     x, y = start[0] + _WIDTH // 2, start[1] + _HEIGHT
     return f'<line x1="{x}" y1="{y}" x2="{end[0] + _WIDTH // 2}" y2="{end[1]}"/>'
 

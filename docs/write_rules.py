@@ -1,4 +1,4 @@
-"""Write the pages of ``docs/rules`` from what the rules declare; ``make docs`` runs it."""
+"""Write the pages of ``docs/rules`` from the declarations of the rules, for ``make docs``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tfod.checker.reporters.wording import by_family, parts
 from tfod.checker.rules.registry import all_rules
 
 FOLDER = Path(__file__).parent / "rules"
-_NOTE = "<!-- Written by `make docs` from what the rules declare; edit the rules. -->"
+_NOTE = "<!-- Written by `make docs` from the declarations of the rules; edit the rules. -->"
 
 
 def pages() -> dict[str, str]:
-    """The pages of ``docs/rules``, by file name: README.md, the index, and one a family."""
+    """Return the pages by file name: README.md, the index, and a page for each family."""
     families = by_family(all_rules().values())
     by_name = {f"{family}.md": _family_page(family, rules) for family, rules in families.items()}
     return {"README.md": _index(families), **by_name}
@@ -25,10 +25,10 @@ def _index(families: Mapping[str, Iterable[Rule]]) -> str:
     lines = [
         "# The rules of `tfod check`",
         _NOTE,
-        "A code is its family and three digits, and never means anything else again. "
-        "`tfod rules CODE` prints what is here; `--severity CODE=LEVEL` and the `rules` of a "
-        "[profile](../../plugin/tfod/checker/profiles/profile.schema.json) change how severe a "
-        "rule is, or turn it off.",
+        "A code consists of a family and three digits. Its meaning never changes. "
+        "`tfod rules CODE` prints the same text. `--severity CODE=LEVEL`, or `rules` in a "
+        "[profile](../../plugin/tfod/checker/profiles/profile.schema.json), changes the severity "
+        "of a rule, or disables the rule.",
     ]
     for family, members in families.items():
         lines.append(f"## [{family}]({family}.md): {FAMILIES[family]}")
@@ -37,21 +37,21 @@ def _index(families: Mapping[str, Iterable[Rule]]) -> str:
             f"| {_markdown(rule.title)} |"
             for rule in members
         ]
-        lines.append("\n".join(["| code | severity | what is wrong |", "|---|---|---|", *rows]))
+        lines.append("\n".join(["| code | severity | problem |", "|---|---|---|", *rows]))
     return "\n\n".join(lines) + "\n"
 
 
 def _family_page(family: str, rules: Iterable[Rule]) -> str:
     lines = [f"# {family}: {FAMILIES[family]}", _NOTE, "[All rules](README.md)"]
     for rule in rules:
-        # A heading of the code alone keeps links to it alive when a title improves.
+        # The heading is only the code, so that links still work when the title changes.
         lines += [f"## {rule.code}", f"**{_markdown(rule.title)}** ({rule.severity.value})"]
-        lines += [f"{heading}: {_markdown(said)}" for heading, said in parts(rule)]
+        lines += [f"{heading}: {_markdown(text)}" for heading, text in parts(rule)]
     return "\n\n".join(lines) + "\n"
 
 
 def _markdown(text: str) -> str:
-    """Plain text, with what Markdown would take for markup escaped."""
+    """Escape plain text for Markdown."""
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
 
 

@@ -1,9 +1,9 @@
-"""Runs functions of ours when, and only when, somebody imports certain modules.
+"""An import hook, which calls functions of tfod after certain modules are imported.
 
-``tfod_datumaro.pth`` runs :func:`install` in every Python start of this environment, so that
-Datumaro knows tfod's formats as soon as it is imported; the Django app for CVAT waits for CVAT's
-registry of formats. So this module imports nothing, costs microseconds and cannot fail a program.
-``TFOD_ACTIVATE=0`` turns the start-up hook off.
+``tfod_datumaro.pth`` calls :func:`install` whenever Python starts in this environment, and adds the
+formats of tfod to Datumaro when Datumaro is imported; the Django app for CVAT waits for the format
+registry of CVAT. Therefore this module imports only ``sys``, and cannot make a program fail.
+``TFOD_ACTIVATE=0`` disables the start-up hook.
 """
 
 import sys
@@ -16,7 +16,7 @@ _DATUMARO_MODULES = (
 
 
 class _Finder:
-    """A finder that finds nothing itself; it adds our functions to the loaders of modules."""
+    """A finder that adds callbacks to the loaders that other finders return."""
 
     def __init__(self, callbacks):
         self.callbacks = callbacks
@@ -44,15 +44,12 @@ def _with_callback(spec, callback):
     try:
         spec.loader.exec_module = exec_module
     except AttributeError:
-        pass  # a loader that cannot be patched loads its module as ever
+        pass  # the loader cannot be patched; it loads the module without the callback
     return spec
 
 
 def when_imported(name, callback):
-    """Call ``callback(module)`` right after the module of this name has been executed.
-
-    The callback must not raise: the import would fail.
-    """
+    """Call ``callback(module)`` after a module is executed; an exception makes the import fail."""
     for finder in sys.meta_path:
         if isinstance(finder, _Finder):
             finder.callbacks.setdefault(name, callback)
@@ -70,13 +67,13 @@ def _patch_datumaro(module):
 
         warnings.warn(
             f"tfod could not add its formats to Datumaro ({error!r}); "
-            "TFOD_ACTIVATE=0 turns this off",
+            "set TFOD_ACTIVATE=0 to disable this",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
 def install():
-    """Wait for Datumaro; may be called again."""
+    """Add the formats of tfod to Datumaro when it is imported; safe to call again."""
     for name in _DATUMARO_MODULES:
         when_imported(name, _patch_datumaro)

@@ -1,13 +1,12 @@
-"""Puts a package into a volume that other containers read: whole, or not at all.
+"""Install a package into a volume that other containers read, completely or not at all.
 
     install.py PACKAGE VOLUME
 
-The package becomes ``VOLUME/releases/NAME-DIGEST``, and the link ``VOLUME/current`` leads there
-once all of it is in place. The digest is of the contents, so that the same package is copied once,
-and a damaged copy is found and replaced. The two releases before stay, since processes may be
-running from them.
+The package is copied to ``VOLUME/releases/NAME-DIGEST``, and then the link ``VOLUME/current`` is
+set to it. The digest of the contents reveals damaged copies, which are replaced. The two previous
+releases are kept, since processes may still use them.
 
-Runs in the image of docker/cvat/Dockerfile, with nothing but Python 3.10 or later.
+Runs in the image of docker/cvat/Dockerfile, and only needs Python 3.10 or later.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 UNFINISHED = ".new-"
-KEPT = 3
+KEPT_RELEASES = 3
 
 
 def main() -> int:
-    """The command line; returns the exit status."""
+    """Run the command line, and return the exit status."""
     if len(sys.argv) != 3:
         print("usage: install.py PACKAGE VOLUME", file=sys.stderr)
         return 2
@@ -44,14 +43,14 @@ def main() -> int:
 
 
 def reason(error: OSError) -> str:
-    """What went wrong, in one line; copying a folder tells its errors as a list."""
+    """Return a one-line message; errors of copytree are lists."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         return str(error.args[0][0][2])
     return f"{error.filename}: {error.strerror}" if error.strerror else str(error)
 
 
 def release_name(package: Path) -> str:
-    """Name and version of the package, and a digest of its contents."""
+    """Return the name and version of a package, and a digest of its contents."""
     metadata = next(package.glob("*.dist-info"), None)
     if metadata is None:
         raise FileNotFoundError(f"there is no package in {package}")
@@ -59,7 +58,7 @@ def release_name(package: Path) -> str:
 
 
 def digest(folder: Path) -> str:
-    """A digest of the names and contents of all files below a folder."""
+    """Return a digest of the names and contents of all files in a folder."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         contents = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -69,24 +68,24 @@ def digest(folder: Path) -> str:
 
 @contextmanager
 def locked(volume: Path) -> Iterator[None]:
-    """Keeps a second installer waiting."""
+    """Lock a volume, so that a second installer waits."""
     with open(volume / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def install(package: Path, name: str, volume: Path) -> bool:
-    """Makes the package the current release; returns whether anything had to be done."""
+    """Make a package the current release, and return whether anything was changed."""
     releases = volume / "releases"
     releases.mkdir(exist_ok=True)
     for unfinished in releases.glob(UNFINISHED + "*"):
         shutil.rmtree(unfinished)
     release = releases / name
     link = volume / "current"
-    whole = release.is_dir() and name.endswith(digest(release))
-    if whole and link.is_symlink() and link.resolve() == release.resolve():
+    is_valid = release.is_dir() and name.endswith(digest(release))
+    if is_valid and link.is_symlink() and link.resolve() == release.resolve():
         return False
-    if not whole:
+    if not is_valid:
         copy(package, release)
     os.utime(release)
     point(link, release)
@@ -95,7 +94,7 @@ def install(package: Path, name: str, volume: Path) -> bool:
 
 
 def copy(package: Path, release: Path) -> None:
-    """Copies beside the releases, and moves the copy in when it is whole."""
+    """Copy a package to a temporary folder, and move it into place when it is complete."""
     staging = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=release.parent))
     try:
         shutil.copytree(package, staging / "package")
@@ -107,7 +106,7 @@ def copy(package: Path, release: Path) -> None:
 
 
 def point(link: Path, release: Path) -> None:
-    """Makes the link lead to a release, in one step."""
+    """Set the link to a release, atomically."""
     new = link.with_name(UNFINISHED + "link")
     new.unlink(missing_ok=True)
     new.symlink_to(release.relative_to(link.parent))
@@ -115,9 +114,9 @@ def point(link: Path, release: Path) -> None:
 
 
 def remove_old(releases: Path) -> None:
-    """Removes all but the latest releases; the current one is the latest."""
+    """Remove all but the latest releases, of which the current release is the first."""
     by_age = sorted(releases.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for old in by_age[KEPT:]:
+    for old in by_age[KEPT_RELEASES:]:
         shutil.rmtree(old)
 
 

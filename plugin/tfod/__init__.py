@@ -1,14 +1,14 @@
-"""tfod: the TF Object Detection API's TFRecord shards, read and written without TensorFlow.
+"""TFRecord shards of the TF Object Detection API, read and written without TensorFlow.
 
-The library in one look::
+Example::
 
     import tfod
 
     for detection in tfod.read_detections("train.record-*"):
         print(detection.filename, detection.boxes, detection.class_text)
 
-See ``docs/library.md``. Importing this package loads nothing else: its names are loaded when they
-are first used, so that a process that may never need them, of a CVAT server say, pays nothing.
+See ``docs/library.md``. Names are imported on first use, so that importing this package is fast,
+for example in a CVAT server.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ __all__ = sorted((*_MODULE_OF, "__version__"))
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name (PEP 562)."""
+    """Import a public name on first use (PEP 562)."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULE_OF[name]), name)

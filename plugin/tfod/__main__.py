@@ -1,4 +1,4 @@
-"""``python -m tfod``, and where the single-file binary starts."""
+"""The entry point of ``python -m tfod`` and of the single-file binary."""
 
 import sys
 
@@ -8,5 +8,5 @@ if __name__ == "__main__":
     if hasattr(sys, "frozen"):
         from multiprocessing import freeze_support
 
-        freeze_support()  # the binary starts itself for `tfod check --jobs`
+        freeze_support()  # worker processes of `tfod check --jobs` run the binary again
     sys.exit(main())

@@ -1,8 +1,4 @@
-"""What can go wrong with a shard or a label map, as exceptions that read as one line.
-
-Every message says what is wrong, where (file, record, byte) and what to do about it, in that
-order, so that a command can print ``str(error)`` and stop.
-"""
+"""Exceptions, whose one-line messages contain the location, the problem and a fix."""
 
 from __future__ import annotations
 
@@ -11,27 +7,24 @@ from typing import Any
 
 
 class TfodError(Exception):
-    """Base of everything that tfod raises for bad input."""
+    """The base class of exceptions for invalid input."""
 
 
 def how_to_install(extra: str) -> str:
-    """What to type for a package that an extra of tfod's brings, as the end of a message.
-
-    tfod is not on PyPI: this is the one place that says where it is installed from.
-    """
+    """Return the command that installs an extra. tfod is not on PyPI."""
     return f"pip install '.[{extra}]' in a clone of tfod"
 
 
 class ShardError(TfodError):
-    """A shard, or one of its records, is not what it should be.
+    """A shard or a record is invalid.
 
     Attributes:
-        cause: what is wrong, without a full stop.
+        cause: problem, without a full stop.
         shard: path or name of the file.
-        record: number of the record, counted from 0; None when no record is concerned.
-        offset: byte at which that record starts, in the uncompressed file; None likewise.
-        feature: the feature's key, when one is to blame.
-        fix: what the user can do.
+        record: number of the record, from 0; None if the error is not about a record.
+        offset: offset of the record in the uncompressed file in bytes, or None.
+        feature: key of the invalid feature, or None.
+        fix: advice for the user.
     """
 
     def __init__(
@@ -53,37 +46,35 @@ class ShardError(TfodError):
         self.fix = fix
 
     def __str__(self) -> str:
-        where = self.shard
+        location = self.shard
         if self.record is not None:
-            where += f", record {self.record}"
+            location += f", record {self.record}"
         if self.offset is not None:
-            where += f", byte {self.offset}"
-        what = f"{self.feature} {self.cause}" if self.feature else self.cause
-        return f"{where}: {what}" + (f"; {self.fix}" if self.fix else "")
+            location += f", byte {self.offset}"
+        problem = f"{self.feature} {self.cause}" if self.feature else self.cause
+        return f"{location}: {problem}" + (f"; {self.fix}" if self.fix else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {
-            one: getattr(self, one) for one in ("shard", "record", "offset", "feature", "fix")
-        }
-        return partial(type(self), **fields), (self.cause,)
+        names = ("shard", "record", "offset", "feature", "fix")
+        return partial(type(self), **{name: getattr(self, name) for name in names}), (self.cause,)
 
 
 class RecordError(ShardError):
-    """The framing is sound, but this one record does not hold what it should."""
+    """A record is invalid, but the framing of the shard is not damaged."""
 
 
 class ShardsNotFoundError(TfodError):
-    """No shard was found where one was looked for."""
+    """A source contains no shard."""
 
 
 class LabelMapError(TfodError):
-    """A file is not a label map, or not a legal one."""
+    """A file is not a label map, or is an invalid one."""
 
 
 def in_plain_words(error: BaseException | None) -> str | None:
-    """One line about an error of ours, or of the file system, that an exception is or came from.
+    """Return the message of the TfodError or OSError that caused an exception, or None.
 
-    None for any other: a defect of Datumaro's is for its own traceback.
+    None means a defect, for example of Datumaro, which needs its traceback.
     """
     while error is not None:
         if isinstance(error, TfodError):

@@ -1,4 +1,4 @@
-"""Into TensorFlow: see :mod:`tfod.training.tensorflow`."""
+"""Shards as ``tf.data`` datasets: see :mod:`tfod.training.tensorflow`."""
 
 from tfod.training.tensorflow import dataset, feature_description, records
 

@@ -1,4 +1,4 @@
-"""Into PyTorch: shards as a dataset of images and targets; see :mod:`tfod.training.torch`."""
+"""Shards as PyTorch datasets: see :mod:`tfod.training.torch`."""
 
 from tfod.training.torch import Detections, collate
 

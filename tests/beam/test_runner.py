@@ -108,7 +108,7 @@ def test_another_error_is_one_line_and_a_log(
 ) -> None:
     line = failure_of(runner, raising("another", tmp_path))
     what = "ZeroDivisionError: two [while running 'it']"
-    assert line.startswith(f"{runner.name}: {what} (all that Beam said is in {temporary}/")
+    assert line.startswith(f"{runner.name}: {what} (see the log of Beam: {temporary}/")
     (log,) = temporary.iterdir()
     assert "Traceback" in log.read_text()
     log.unlink()
@@ -123,7 +123,7 @@ def test_a_dead_worker_is_one_line(runner: Runner, pipe: Path, temporary: Path) 
     thread.start()
     line = failure_of(runner, shards(pipe))
     thread.join()
-    assert line == f"{runner.name}: a worker died; fewer workers or more memory may help"
+    assert line == f"{runner.name}: a worker died; try fewer workers or more memory"
     # Its workers are killed by then; the kernel takes a moment to end them.
     wait_until(lambda: not processes_in(temporary))
 
@@ -147,7 +147,7 @@ def test_nothing_is_left_of_an_end(number: int, pipe: Path, temporary: Path) -> 
 
 def test_a_temporary_folder_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/dev/null/x")
-    what = "/dev/null/x: what Beam needs cannot be written there (Not a directory)"
+    what = "/dev/null/x: temporary files of Beam cannot be written there (Not a directory)"
     assert list(DIRECT.examine([], INSTRUCTIONS)) == []
     assert failure_of(DIRECT, shards(Path("a.record"))).startswith(what)
 
@@ -185,7 +185,7 @@ def test_options_that_lead_nowhere(
 
 def test_what_workers_elsewhere_cannot_see(tmp_path: Path) -> None:
     copy = [replace(one, name="<stdin>") for one in shards(tmp_path / "copy")]
-    assert "<stdin>: is read through a copy on this machine" in failure_of(Runner("flink"), copy)
+    assert "<stdin>: is read from a local copy" in failure_of(Runner("flink"), copy)
 
 
 def test_beam_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

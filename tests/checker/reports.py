@@ -83,7 +83,7 @@ def make_report(
     if shards:
         read = {"records": 1204, "images": 1200, "decoded": 1000, "boxes": 1}
         shards[0] = replace(shards[0], **read)
-    chosen = ChosenProfile(**{"name": "cvat", "reason": "asked for", **profile})
+    chosen = ChosenProfile(**{"name": "cvat", "reason": "requested", **profile})
     files = [SourceFile(name, 1_234_567) for name in names]
     dataset = DatasetReport(
         name="data",

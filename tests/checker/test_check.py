@@ -393,7 +393,7 @@ def test_segmentation_is_not_checked(
     deeplab |= {**image("a.jpg", 20, 40), "image/encoded": plain_image((40, 20))}
     shard = write_shard(tmp_path, "x", *[encode(deeplab)] * 30)
     refused = check(shard, *options).refused()
-    assert refused.startswith(f"tfod: {shard}: holds masks of whole images and no boxes, ")
+    assert refused.startswith(f"tfod: {shard}: contains masks of whole images and no boxes, ")
     assert check(shard, "--profile", "tf_detection_api").code in (0, 1)
     # Beside others, whose report is wanted, it is a finding.
     beside = write_shard(tmp_path / "other", "y", training("a.jpg"))

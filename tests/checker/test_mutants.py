@@ -107,7 +107,7 @@ HANDFUL = ("IMG011-train-and-val-", "SET003-one-lacks", "SET004-ids", "LAB008-do
 @pytest.fixture
 def shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the data is, it is shared among processes."""
-    monkeypatch.setattr("tfod.checker.check._WORTH_PROCESSES", 0)
+    monkeypatch.setattr("tfod.checker.check._MIN_BYTES_FOR_PROCESSES", 0)
 
 
 @pytest.mark.parametrize("start", HANDFUL)

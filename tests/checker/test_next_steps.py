@@ -112,7 +112,7 @@ def test_the_line_for_the_configuration_works_where_a_zip_is_unpacked(
 ) -> None:
     good = EXAMPLES / "shapes_good.zip"
     ((sentence, line),) = steps(check_sources([str(good)], Options(receiver=OD_API)))
-    assert sentence.startswith("Put this, and the other shards")
+    assert sentence.startswith("Add this line, and one for each other shard")
     monkeypatch.chdir(tmp_path)
     zipfile.ZipFile(good).extractall()
     Path("pipeline.config").write_text(f"train_input_reader {{ {line} }}")

@@ -48,7 +48,7 @@ def test_github_is_given_what_it_shows() -> None:
     titles = [title[:6] for _, _, title, _ in commands(report)]
     assert titles == [*["TFR904", "BOX903"] * 2, *["TFR904"] * 6, "LAB906", "LAB906"]
     last = render_github(report).splitlines()[-1]
-    assert last == "22 findings more: GitHub shows 10 errors and 10 warnings of a step"
+    assert last == "22 findings more: GitHub shows 10 errors and 10 warnings per step"
 
 
 @given(st.text() | st.sampled_from(HOSTILE))

@@ -67,11 +67,11 @@ def test_verdict_counts_fixes_and_sources() -> None:
         "What to do next Clip boxes to the image.",
         "error box outside the image Clip boxes to the image. 300 findings",
         "a.record 3 27 box 3 is outside",
-        "What was checked: 1 file, 1 shard, 1,204 records",
-        "Profile cvat : asked for",
+        "Input: 1 file, 1 shard, 1,204 records",
+        "Profile cvat : requested",
         "Rule BOX903 , from an issue",
         "The trainer stops on coordinates above 1.1.",
-        "What to do: Clip boxes to the image.",
+        "Fix: Clip boxes to the image.",
         "245 more findings",
         "and 50 more findings, not shown here",
         "автомобиль",
@@ -85,7 +85,7 @@ def test_a_clean_report_and_an_empty_one() -> None:
     clean = page(make_report(figures=some_figures()))
     assert "Valid: 1,204 images, 1 box" in clean.text and "by rule" not in clean.text
     empty = page(make_report(sources=[]))
-    assert "There were no records" in empty.text and "No file was read" in empty.text
+    assert "no records were read" in empty.text and "No file was read" in empty.text
 
 
 def test_the_page_loads_and_runs_nothing() -> None:

@@ -92,11 +92,11 @@ def test_each_file_is_a_suite_and_each_rule_that_fails_a_failed_test() -> None:
         "Fix: Clip boxes to the image.",
     ]
     assert "'A' is 'a' in the map" in (bad.findtext("testcase/system-out") or "")
-    assert names(clean) == ["nothing found that fails (error or worse)"]
+    assert names(clean) == ["no findings that fail (error or worse)"]
     assert failures(clean) == []
     # Jenkins makes a package of what is in front of a dot.
     assert [one.get("classname") for one in clean] == [None, "tfod.b_record"]
-    assert list(suites(make_report(sources=[]))) == ["the data set"]
+    assert list(suites(make_report(sources=[]))) == ["the dataset"]
 
 
 def test_the_failing_level_decides() -> None:
@@ -111,8 +111,8 @@ def test_files_that_are_no_source_and_the_set_as_a_whole() -> None:
     found_there = suites(
         make_report([found("SET901", "one is missing", ""), found("BOX903", "x", "z.zip/b.record")])
     )
-    assert set(found_there) == {"a.record", "the data set", "z.zip/b.record"}
-    assert failures(found_there["the data set"]) == ["SET901 a shard of the set is missing"]
+    assert set(found_there) == {"a.record", "the dataset", "z.zip/b.record"}
+    assert failures(found_there["the dataset"]) == ["SET901 a shard of the set is missing"]
 
 
 def test_findings_that_are_not_listed_fail_as_well() -> None:

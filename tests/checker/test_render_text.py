@@ -118,7 +118,7 @@ def test_nothing_found() -> None:
         "VALID: 0 errors, 0 warnings, 0 infos\n"
         "Checked: 1 shard, 1,204 records, 1,200 images, 1 box\n"
         "Decoded: 1,000 of 1,200 images (an even sample)\n"
-        "Profile: cvat (asked for)\n"
+        "Profile: cvat (requested)\n"
         "Label map: label_map.pbtxt\n"
     )
 

@@ -103,7 +103,7 @@ def test_nothing_that_it_names_is_there(check: Check, tmp_path: Path) -> None:
     done = check(alone)
     assert done.code == 1 and "Checked: 0 shards" in done.out
     assert "CFG002 error: path leads to no file (4 in 1 file)" in words_of(done)
-    assert f": no file is at {tmp_path}/train.tfrecord" in words_of(done)
+    assert f": no file exists at {tmp_path}/train.tfrecord" in words_of(done)
     for kind in ("html", "junit"):
         printed = check(alone, "--format", kind)
         assert "CFG002" in printed.out and not printed.err
@@ -123,12 +123,12 @@ def test_shards_of_the_command_line_stand_in_for_others(check: Check) -> None:
 @pytest.mark.parametrize(
     ("path", "severity", "said"),
     [
-        (r"data\train.record", "error", r'"data\train.record"`: `\t` is a tab; write / in place'),
-        (r"a\new.record", "error", r"`\n` is a line break; write / in place of the b"),
-        (r"a\record", "error", r"`\r` is a carriage return; write / in place of the b"),
-        (r"a\very.record", "error", "a backslash has made a control character; write / in place"),
-        (r"data\\train.record", "warning", "no file is there; write / in place of the b"),
-        (r"data\quiet.record", "warning", "no file is there; write / in place of the b"),
+        (r"data\train.record", "error", r'"data\train.record"`: `\t` is a tab; write / instead'),
+        (r"a\new.record", "error", r"`\n` is a line break; write / instead"),
+        (r"a\record", "error", r"`\r` is a carriage return; write / instead"),
+        (r"a\very.record", "error", "a backslash and a letter are a control character; write / i"),
+        (r"data\\train.record", "warning", "no file exists there; write / instead of th"),
+        (r"data\quiet.record", "warning", "no file exists there; write / instead of th"),
     ],
 )
 def test_backslashes_of_windows(check: Check, path: str, severity: str, said: str) -> None:
@@ -141,7 +141,7 @@ def test_backslashes_of_windows(check: Check, path: str, severity: str, said: st
 
 
 _NOT_TEXT = ":%s: not protobuf's text format:"
-_BACKSLASH = "a backslash in a text is no part of a path; write / in its place"
+_BACKSLASH = "a path has a backslash; write / instead"
 REFUSED = [
     ("model { ssd { num_classes: 3 }", ":1:30: not protobuf's text format: Expected"),
     ("model { ssd { num_classes 3 } }", ':1:27: not protobuf\'s text format: Expected ":"'),
@@ -153,14 +153,14 @@ REFUSED = [
     ("\xef\xbb\xbfmodel { }", f"{_NOT_TEXT % '1:1'} a byte order mark; save the file as UTF"),
     ('train_input_reader {\n label_map_path: "C:\\Users" }', f"{_NOT_TEXT % '2:18'} {_BACKSLASH}"),
     ('train_input_reader { label_map_path: "d\\x" }', f"{_NOT_TEXT % '1:38'} {_BACKSLASH}"),
-    ("", " is not a pipeline.config, which has model"),
-    ("item { id: 1 }", " is not a pipeline.config, which has model"),
+    ("", " is not a pipeline.config: it has neither model"),
+    ("item { id: 1 }", " is not a pipeline.config: it has neither model"),
     ("a {" * 20_000, " is not a pipeline.config: maximum recursion"),
     ("a: '" + "\\" * 50_000, " is too long for a pipeline.config"),
     ("x" * 300_000, " is too long for a pipeline.config"),
     ("\xff", " is not a pipeline.config: 'utf-8' codec can't decode byte 0xff"),
     ("[" * 1000, ":1:2: not protobuf's text format: Expected"),
-    ("model { num_classes: 3 }", " names no shards; name them on the command line, too"),
+    ("model { num_classes: 3 }", " names no shards; pass them on the command line"),
 ]  # fmt: skip
 
 
@@ -176,5 +176,5 @@ def test_there_is_no_such_file() -> None:
 
 
 def test_neither_shards_nor_a_configuration(run: Run) -> None:
-    said = "tfod: name what is to be checked: shards, a folder or a zip\n"
+    said = "tfod: nothing to check; pass shards, a folder or a zip\n"
     assert run("check").refused() == said

@@ -65,7 +65,7 @@ def test_keys_do_not_steer_the_terminal(make_shard, capsys: pytest.CaptureFixtur
     ("content", "what"),
     [
         (b"", "is empty (0 bytes)"),
-        (b"PK\x03\x04" + bytes(50), "is not a readable zip: it begins as a zip and was cut off"),
+        (b"PK\x03\x04" + bytes(50), "is not a readable zip: it is a truncated zip"),
         (None, "no such file or folder"),
     ],
 )

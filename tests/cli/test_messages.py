@@ -43,11 +43,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("check /dev/null", "/dev/null: is neither a file nor a folder"),
         ("describe -", "-: only tfod check and tfod show read standard input; name a file"),
         ("convert https://localhost:9/x out", "other formats cannot be read from a URL"),
-        ("reshard voc out", "holds Pascal VOC annotations, no shards; to make some type: tfod"),
-        ("check csv", "to make some type: tfod convert csv shards"),
-        ("reshard a.record file", "file: cannot write there (it is no folder)"),
-        ("repair a.record file", "file: cannot write there (it is no folder)"),
-        ("convert a.record file/a.json", "file: cannot write there (it is no folder)"),
+        ("reshard voc out", "contains Pascal VOC annotations, no shards; to convert them"),
+        ("check csv", "type: tfod convert csv shards"),
+        ("reshard a.record file", "file: cannot write there (it is not a folder)"),
+        ("repair a.record file", "file: cannot write there (it is not a folder)"),
+        ("convert a.record file/a.json", "file: cannot write there (it is not a folder)"),
         ("convert yolo out --images yolo", "--images yolo: YOLO's YAML determines"),
         ("convert yolo out --images nope", "--images nope: no such folder"),
         ("check a.record --profile profile.yaml", "profile.yaml: 'features' is a required proper"),
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_or_written(run: Run, folder: Path, command: str, me
     assert sorted(folder.iterdir()) == before
 
 
-EMPTY = "is empty; is a variable not set?"
+EMPTY = "is empty; is a shell variable not set?"
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ EMPTY = "is empty; is a variable not set?"
         ("diff ''", EMPTY),
         ("check a.record --baseline=", EMPTY),
         ("check a.record --config=", EMPTY),
-        ("check a.record --select=,", "names no rule"),
-        ("reshard a.record", "name what to read and, last, the folder to write"),
-        ("check a.record --jobs 99999999999999999999", "… is too large; the most is 9,223,"),
+        ("check a.record --select=,", "',' contains no rule"),
+        ("reshard a.record", "name the sources and, last, the folder to write"),
+        ("check a.record --jobs 99999999999999999999", "… is too large; the limit is 9,223,"),
         ("check a.record --jobs -3", "'-3' is not a whole number"),
         ("check a.record --max-findings -3", "'-3' is not a whole number"),
         ("reshard a.record out --num-shards 0", "'0' is not a whole number from 1 to 99,999"),

@@ -47,11 +47,11 @@ def test_a_file_appears_whole(run: Run, folder: Path, old: bool) -> None:
     ("output", "message"),
     [
         ("/proc/x", "/proc: cannot write there"),
-        ("a.record", "a.record: is read and not written to"),
-        ("./label_map.pbtxt", "./label_map.pbtxt: is read and not written to"),
-        ("tfod.toml", "tfod.toml: is read and not written to"),
+        ("a.record", "a.record is an input"),
+        ("./label_map.pbtxt", "./label_map.pbtxt is an input"),
+        ("tfod.toml", "tfod.toml is an input"),
         ("s3://bucket/x", "s3://bucket/x"),
-        ("", "the name of what to write is empty"),
+        ("", "the output path is empty"),
     ],
 )
 def test_what_is_refused_before_the_work(run: Run, folder: Path, output: str, message: str) -> None:

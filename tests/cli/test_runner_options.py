@@ -29,7 +29,7 @@ def test_dashes_that_were_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
         main(["check", "a", "--runner", "direct", "--direct_num_workers", "2"])
     assert caught.value.code == 2
     output = capsys.readouterr().err.splitlines()[-1]
-    ending = "--direct_num_workers 2; Beam's own options stand behind --; see tfod check --help"
+    ending = "--direct_num_workers 2; put the options of Beam after --; see tfod check --help"
     assert output.endswith(ending)
 
 

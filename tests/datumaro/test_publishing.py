@@ -79,7 +79,7 @@ def fail_at_each_rename(old: Path, do: Callable[[Path], None]) -> tuple[Path, in
                 do(folder)
             except compat.errors.DatasetExportError as error:
                 assert "Input/output error" in str(error)
-                assert "what was there before is unchanged" in str(error)
+                assert "existing files are unchanged" in str(error)
                 assert files_in(folder) == files_in(old)
                 continue
         assert not watch.reached

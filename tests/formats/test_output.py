@@ -44,7 +44,7 @@ class TestFolder:
         before = files_in(out)
         change(dataset)
         line = convert(dataset, out, "--to", target).refused()
-        assert f"tfod: {out}" in line and "is there already; " in line and "--overwrite" in line
+        assert f"tfod: {out}" in line and "already exists; " in line and "--overwrite" in line
         assert files_in(out) == before
 
     def test_overwrite_replaces_files_of_the_same_names_and_nothing_else(
@@ -103,7 +103,7 @@ class TestFolder:
         before = files_in(data)
         for out in (data / "in", data / "in" / "out"):
             line = convert(data / "in", out, "--to", target, "--overwrite").refused()
-            assert "read and not written to; name another place" in line
+            assert "an input; choose another location" in line
         assert files_in(data) == before
 
 
@@ -114,7 +114,7 @@ class TestFile:
         convert(dataset, out).succeeded()
         before = files_in(out.parent)
         change(dataset)
-        assert f"{out} is there already; " in convert(dataset, out).refused()
+        assert f"{out} already exists; " in convert(dataset, out).refused()
         assert files_in(out.parent) == before
         convert(dataset, out, "--overwrite").succeeded()
         after = files_in(out.parent)
@@ -131,7 +131,7 @@ def test_images_elsewhere_appear_together_with_the_file(
     write_files(out, {"images/mine.txt": b"1", "x.json": b"2"})
     (out / "images" / "s" / one_image.NAME).write_bytes(b"3")
     before = files_in(out)
-    assert f"{out / 'x.json'} is there already; " in convert(*named).refused()
+    assert f"{out / 'x.json'} already exists; " in convert(*named).refused()
     for number in (1, 2, 3, 4):
         with at_rename(number, fail):
             convert(*named, "--overwrite").refused()

@@ -34,7 +34,7 @@ def test_reshard_says_what_it_did(run: Run, tmp_path: Path) -> None:
     assert run("reshard", source, out, "--num-shards", "2") == (0, said, "")
     refused = run("reshard", source, out, "--shard-size", "1KB").refused()
     existing = f"{out}/train-00000-of-00002.tfrecord (and 1 more)"
-    assert refused.startswith(f"tfod: {existing} is there already; ") and "--overwrite" in refused
+    assert refused.startswith(f"tfod: {existing} already exists; ") and "--overwrite" in refused
 
 
 def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_id_of_two_classes_is_told(run: Run, tmp_path: Path) -> None:
 def test_reshard_says_what_it_did_of_several(run: Run, tmp_path: Path) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
     done = run("reshard", a, b, out)
-    said = f"train: 8 records\n2 shards in {out}\nlabel map made of several: label_map.pbtxt\n"
+    said = f"train: 8 records\n2 shards in {out}\nlabel map merged: label_map.pbtxt\n"
     assert done == (0, said, f"tfod: {b}/label_map.pbtxt: the id of 'dog' is 2 and was 1\n")
 
 

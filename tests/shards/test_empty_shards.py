@@ -130,5 +130,5 @@ def test_options_may_stand_anywhere(run: Run, folder: Path, tmp_path: Path) -> N
 def test_a_shard_is_named_once(run: Run, folder: Path, tmp_path: Path) -> None:
     one = folder / "train-00001-of-00010.tfrecord"
     refused = run("reshard", one, folder, tmp_path / "out").refused()
-    assert "is given twice; name each shard once" in refused
+    assert "is listed twice; pass each shard only once" in refused
     assert [one.subset for one in find_shards(folder)] == ["train"]

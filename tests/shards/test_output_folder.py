@@ -25,7 +25,7 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
     write_records(tmp_path / "out", "s", [b"old"] * 3, num_shards=3)
     write_records(tmp_path / "out", "other", [b"old"])
     before = files_in(tmp_path / "out")
-    with pytest.raises(OutputExistsError, match=r"of-00003.tfrecord \(and 2 more\) is there"):
+    with pytest.raises(OutputExistsError, match=r"of-00003.tfrecord \(and 2 more\) already exists"):
         reshard(tmp_path / "in", tmp_path / "out", LAYOUT)
     assert files_in(tmp_path / "out") == before
     reshard(tmp_path / "in", tmp_path / "out", LAYOUT, overwrite=True)
@@ -36,7 +36,7 @@ def test_other_shards_of_a_subset_are_in_the_way(tmp_path: Path) -> None:
 
 def test_what_another_run_wrote_meanwhile_stays(tmp_path: Path) -> None:
     with (
-        pytest.raises(OutputExistsError, match="is there already"),
+        pytest.raises(OutputExistsError, match="already exists"),
         OutputFolder(tmp_path, []) as out,
     ):
         out.add_subset("s", LAYOUT).write(b"late")
@@ -51,7 +51,7 @@ def test_nothing_is_written_onto_what_is_read(tmp_path: Path, overwrite: bool, s
     (tmp_path / "link").symlink_to("in")
     before = files_in(tmp_path / "in")
     for folder in ("in", "link"):
-        with pytest.raises(OutputExistsError, match=r"is read|is there already"):
+        with pytest.raises(OutputExistsError, match=r"is an input|already exists"):
             reshard(tmp_path / source, tmp_path / folder, ShardLayout(3), overwrite=overwrite)
         assert files_in(tmp_path / "in") == before
 
@@ -59,7 +59,7 @@ def test_nothing_is_written_onto_what_is_read(tmp_path: Path, overwrite: bool, s
 def test_shards_of_the_subset_deeper_in_the_folder_stay(tmp_path: Path) -> None:
     write_records(tmp_path / "in", "train", [b"1"])
     write_records(tmp_path / "out" / "train", "x", [b"2"])
-    with pytest.raises(OutputExistsError, match="in one subset"):
+    with pytest.raises(OutputExistsError, match="in the same subset"):
         reshard(tmp_path / "in", tmp_path / "out", overwrite=True)
 
 
@@ -71,7 +71,7 @@ def test_what_was_there_comes_back_whichever_rename_fails(tmp_path: Path) -> Non
             try:
                 replace_shards(tmp_path / "out")
             except WriteError as error:
-                assert "(Input/output error); what was there before is unchanged" in str(error)
+                assert "(Input/output error); existing files are unchanged" in str(error)
                 assert files_in(tmp_path / "out") == before
                 continue
         assert not watch.reached
@@ -86,7 +86,7 @@ def test_what_cannot_be_put_back_is_named(tmp_path: Path) -> None:
     before = files_in(tmp_path)
     with (
         at_rename(5, fail, lasting=True),
-        pytest.raises(WriteError, match=r"could not be put back: .*s-00000-of-00003.* is now"),
+        pytest.raises(WriteError, match=r"could not be restored: .*s-00000-of-00003.* is now"),
     ):
         replace_shards(tmp_path)
     assert sorted(files_in(tmp_path).values()) == sorted(before.values())

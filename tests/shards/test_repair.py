@@ -40,14 +40,14 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("there", "says", "after"),
     [
-        ({"train.tfrecord": b"old", "more.txt": b"stays"}, "train.tfrecord is there already",
+        ({"train.tfrecord": b"old", "more.txt": b"stays"}, "train.tfrecord already exists",
          ["label_map.pbtxt", "more.txt", "train.tfrecord"]),
         ({"train-00000-of-00001.tfrecord": shard(other())},
-         "train-00000-of-00001.tfrecord is there already", ["label_map.pbtxt", "train.tfrecord"]),
+         "train-00000-of-00001.tfrecord already exists", ["label_map.pbtxt", "train.tfrecord"]),
         # What is not replaced with --overwrite either.
-        ({"train/a.tfrecord": shard(other())}, "would be in one subset with what is written", None),
+        ({"train/a.tfrecord": shard(other())}, "would be in the same subset as", None),
         ({"val.tfrecord": b"", "label_map.pbtxt": b"item { id: 1 name: 'another' }"},
-         "label_map.pbtxt is the label map of val.tfrecord, too", None),
+         "label_map.pbtxt is also the label map of val.tfrecord", None),
         # All files appear or none: one that cannot take its place leaves the others.
         ({"train.tfrecord": b"old", "label_map.pbtxt/x": b"in the way"}, "label_map.pbtxt", None),
     ],
@@ -91,7 +91,7 @@ def test_what_it_says_and_writes(run: Run, source: Path, tmp_path: Path) -> None
 def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, source: Path, tmp_path: Path) -> None:
     code, output, _ = run(source, "--dry-run", "--output", tmp_path / "a.json")
     assert code == 0
-    assert output.startswith("2 changes would be made: ") and "2 left\n" in output
+    assert output.startswith("2 changes would be made: ") and "2 would be written\n" in output
     assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
     assert run(source, tmp_path / "out", "--output", tmp_path / "b.json").code == 0
     dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
@@ -188,16 +188,16 @@ def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        ([], "behind SOURCE, or pass --dry-run"),
-        (["in"], "is read and not written to"),
-        (["in", "--overwrite"], "is read and not written to"),
-        (["there"], "there/train.tfrecord is there already; write to another folder"),
-        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord: is a shard"),
+        ([], "after SOURCE, or pass --dry-run"),
+        (["in"], "is an input"),
+        (["in", "--overwrite"], "is an input"),
+        (["there"], "there/train.tfrecord already exists; write to another folder"),
+        (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord is a shard"),
         (["new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
-        (["new", "--skip", "TFR004"], "what cannot be read cannot be copied"),
+        (["new", "--skip", "TFR004"], "--skip TFR004: unreadable"),
         (["train.txt/new"], "cannot write there"),
-        ([""], "the name of what to write is empty"),
-        (["new", "--output", ""], "the name of what to write is empty"),
+        ([""], "the output path is empty"),
+        (["new", "--output", ""], "the output path is empty"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(
@@ -216,7 +216,7 @@ def test_the_largest_record_is_of_the_environment(
 ) -> None:
     write_files(source, {"train.tfrecord": shard(other(), record(encoded=jpeg() + bytes(700_000)))})
     monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "600000")
-    assert "raise TFOD_MAX_RECORD_BYTES" in run(source, tmp_path / "out").refused()
+    assert "TFOD_MAX_RECORD_BYTES" in run(source, tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()
     monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "800000")
     assert run(source, "--dry-run").code == 0

@@ -194,7 +194,7 @@ def source(tmp_path: Path) -> Path:
 def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path: Path) -> None:
     sheet = tmp_path / f"sheet.{ending}"
     printed = show(source, "-o", sheet)
-    assert printed.succeeded() == "tfod: 1 damaged record skipped; tfod check lists them\n"
+    assert printed.succeeded() == "tfod: 1 damaged record skipped; run tfod check to list them\n"
     assert printed.out.startswith(f"{sheet}: 2 records, 4 boxes; label map: ")
     data = sheet.read_bytes()
     assert data.startswith(b"<!DOCTYPE html>")
@@ -205,7 +205,7 @@ def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["-o", "x.png"], "it is an HTML page; let its name end in .html"),
+        (["-o", "x.png"], "the output is an HTML page; use the extension .html"),
         (["-o", "x.html", "--class", "cow"], "class 'cow'; existing classes: 'cat', 'd"),
         (["-o", "x.html", "--records", "9"], "--records 9: the last record is 2"),
         (["-o", "x.html", "--label-map", "nope"], "nope: no such label map"),

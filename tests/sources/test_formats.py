@@ -93,7 +93,7 @@ def test_the_suggested_command_works(
         assert re.search("no format that is recognized|which tfod does not read", said)
         return
     titles = [FORMATS[one].title for one in expected.split()]
-    assert f"holds {' or '.join(titles)} annotations, no shards" in said
+    assert f"contains {' or '.join(titles)} annotations, no shards" in said
     command = said.partition("type: ")[2]
     assert ("--from" in command) == (len(titles) > 1)
     run(*shlex.split(command)[1:]).succeeded()
@@ -121,7 +121,7 @@ ENTRY = Item("a.xml", VOC.encode())
         ([Item("b/a.xml", b"<annotation>")], "x.zip:b/a.xml is not well-formed XML"),
         ([ENTRY, Item("../a.png", PNG)], "entry ../a.png is not read: the path"),
         ([ENTRY, Item("a.png", b"/etc/passwd", mode=0o120777)], "it is a symbolic link"),
-        ([ENTRY, Item("a.png", bytes(32 << 20))], "times are allowed"),
+        ([ENTRY, Item("a.png", bytes(32 << 20))], "the maximum is"),
         ([ENTRY, Item("a.png", PNG, crc=1)], "entry a.png is damaged: its CRC-32"),
         ([ENTRY, Item("a.png", PNG, flags=1)], "it is encrypted"),
         ([ENTRY, Item("a.png", PNG), Item("a.png/b", PNG)], "cannot be unpacked"),

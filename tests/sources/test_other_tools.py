@@ -85,11 +85,11 @@ OTHERS: list[tuple[str, str, Mapping[str, bytes | str]]] = [
     ("LabelMe JSON", "labelme2voc.py", {"a.json": '{"imagePath": "a.jpg", "shapes": []}'}),
     ("DOTA", "train/labelTxt", {"a.txt": "10 10 50 10 50 40 10 40 étoile 0\n"}),
     ("KITTI", "label_2", {"labels/1.txt": KITTI.replace("Car", "Étoile")}),
-    ("VIA", "export COCO", {"via.json": '{"a.jpg1": {"regions": [{"shape_attributes": {}}]}}'}),
-    ("VIA", "export COCO", {"via.csv": "filename,region_shape_attributes\n"}),
-    ("Supervisely", "export COCO", {"ds0/ann/a.jpg.json": '{"objects": []}', "meta.json": "{}"}),
-    ("Label Studio", "export COCO", {"p.json": '[{"annotations": [{"from_name": "label"}]}]'}),
-    ("VoTT JSON", "export COCO", {"x-asset.json": '{"regions": [{"boundingBox": {}}]}'}),
+    ("VIA", "as COCO", {"via.json": '{"a.jpg1": {"regions": [{"shape_attributes": {}}]}}'}),
+    ("VIA", "as COCO", {"via.csv": "filename,region_shape_attributes\n"}),
+    ("Supervisely", "as COCO", {"ds0/ann/a.jpg.json": '{"objects": []}', "meta.json": "{}"}),
+    ("Label Studio", "as COCO", {"p.json": '[{"annotations": [{"from_name": "label"}]}]'}),
+    ("VoTT JSON", "as COCO", {"x-asset.json": '{"regions": [{"boundingBox": {}}]}'}),
     ("DOTA", "train/labelTxt", {"a.txt": DOTA, "a.jpg": picture()}),
     ("CreateML", "_annotations.createml.json", {"a.json": CREATE_ML}),
     ("COCO panoptic", "panoptic_train", {"panoptic_train.json": PANOPTIC, "a.jpg": picture()}),
@@ -117,7 +117,7 @@ def test_the_command_of_datumaro_works_as_typed(
     title, files = READ_BY_DATUMARO[datum_format]
     write_files(tmp_path / "it's mine" / "set", files)  # one folder further down
     message = run("check", "it's mine").refused()
-    assert f"it's mine: holds {title}" in message
+    assert f"it's mine: contains {title}" in message
     (typed,) = re.findall(r"; type: (datum convert .*)", message)
     words = shlex.split(typed)
     assert words[words.index("-if") + 1] == datum_format

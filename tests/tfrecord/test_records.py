@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tfod.errors import ShardError
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.reader import read_record_stream, read_records
-from tfod.tfrecord.walk import LARGEST_BUFFER
+from tfod.tfrecord.walk import MAX_BUFFER_BYTES
 
 from tests.conftest import examples
 from tests.mutants.sound import flip
@@ -80,7 +80,7 @@ def test_a_walk_holds_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.record"
     path.write_bytes(frame(*[bytes(100_000)] * 1000))
     buffers = {id(record.buffer): len(record.buffer) for record in read_records(path)}
-    assert sum(buffers.values()) <= 3 * LARGEST_BUFFER
+    assert sum(buffers.values()) <= 3 * MAX_BUFFER_BYTES
 
 
 def test_empty_file_is_an_error_that_says_so() -> None:

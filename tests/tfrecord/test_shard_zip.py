@@ -147,9 +147,9 @@ BOMB = Item("bomb.tfrecord", bytes(32 << 20))
 @pytest.mark.parametrize(
     ("item", "cause"),
     [
-        (Item("../a.tfrecord", frame(*TRAIN)), r"has '\.\.' in it"),
+        (Item("../a.tfrecord", frame(*TRAIN)), r"contains '\.\.'"),
         (Item("/a.tfrecord", frame(*TRAIN)), "is absolute"),
-        (Item("..\\a.tfrecord", frame(*TRAIN)), r"has '\.\.' in it"),
+        (Item("..\\a.tfrecord", frame(*TRAIN)), r"contains '\.\.'"),
         (Item("a.tfrecord", frame(*TRAIN), flags=1), "is encrypted"),
         (Item("a.tfrecord", frame(*TRAIN), method=14), "method 14"),
         (Item("a.tfrecord", b"/etc/passwd", mode=0o120777), "is a symbolic link"),
@@ -166,8 +166,8 @@ def test_entries_that_are_refused(tmp_path: Path, item: Item, cause: str) -> Non
 @pytest.mark.parametrize(
     ("item", "cause"),
     [
-        (BOMB, "200 times are allowed"),
-        (Item("a.tfrecord", frame(*TRAIN), own_name=b"b.tfrecord"), "calls it b.tfrecord"),
+        (BOMB, "the maximum is 200 times"),
+        (Item("a.tfrecord", frame(*TRAIN), own_name=b"b.tfrecord"), "a different name: b.tfrecord"),
         (Item("a.tfrecord", frame(*TRAIN), packed=b"\xff" * 50), "data are damaged"),
         (Item("a.tfrecord", frame(*TRAIN), crc=1), "CRC-32"),
     ],

@@ -115,7 +115,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="cannot write there"):
         write_records(tmp_path / "file", "s", [b"x"])
     (tmp_path / "s.tfrecord").mkdir()
-    with pytest.raises(OutputExistsError, match=r"is a folder, where a file is to go"):
+    with pytest.raises(OutputExistsError, match=r"is a folder and cannot be replaced"):
         write_records(tmp_path, "s", [b"x"])
     with pytest.raises(OptionError, match="exclude each other"):
         ShardSetWriter(tmp_path, "s", num_shards=2, shard_size=5)

@@ -1,5 +1,4 @@
-"""The checker: shards, zips and folders in, a report with findings out.
+"""The checker: it reads shards, zips and folders, and returns a report with findings.
 
-It may import ``formats``, ``sources`` and what is below them; a runner of ``beam`` is
-passed in.
+May import ``formats``, ``sources`` and the packages below them. ``beam`` passes in its runner.
 """

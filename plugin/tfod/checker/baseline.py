@@ -1,9 +1,9 @@
-"""A baseline: the report of an earlier check, so that a check reports only what is new.
+"""A baseline: the report of an earlier check, so that a check reports only new findings.
 
-A finding is known by its fingerprint, which has nothing in it that moves: the rule, the image (of
-what is about no image the shard, without its folder and its number in a set), the feature and the
-value. **How many** findings of a record have a fingerprint is counted, so that one more of the same
-is new; what is said of a whole shard is known however many shards the set has.
+Findings are recognized by a fingerprint of facts that do not change when records move: the rule,
+the image, the feature and the value. A finding without an image has the name of its shard instead,
+without folder and shard number. The findings of records are **counted** per fingerprint, so that
+one more of the same is new. A finding about a whole shard is known for any number of shards.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.shard_names import stated_name
 from tfod.tfrecord.storage.urls import name_of
 
-_OF_FILES = ("TFR", "ZIP", "SET")
-"""Families that are about a file, and not about a record that may be in another one tomorrow."""
+_FILE_FAMILIES = ("TFR", "ZIP", "SET")
+"""Families whose findings are about a file. Records of other findings may move to another file."""
 
 
 class Baseline(NamedTuple):
-    """The findings that are known.
+    """The known findings.
 
     Attributes:
-        name: of the file.
-        known: how many there are of each fingerprint.
-        hidden: how many findings of a check are known, and so not reported.
+        name: name of the file.
+        counts: number of findings per fingerprint.
+        hidden: number of findings of the current check that are known and not reported.
     """
 
     name: str
-    known: Mapping[str, int]
+    counts: Mapping[str, int]
     hidden: int = 0
 
 
@@ -42,16 +42,16 @@ def read_baseline(path: str) -> Baseline:
     """Read the JSON report of an earlier check.
 
     Raises:
-        TfodError: there is none, the file is not one, or it does not list all that was found.
+        TfodError: the file cannot be read, is not a report, or does not list all its findings.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe nobody writes to is waited for
+    if os.path.exists(path) and not os.path.isfile(path):  # reading from a pipe could block
         raise TfodError(f"{path}: is not a file; --baseline takes a JSON report of tfod check")
     try:
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
         listed, total = report["findings"], report["counts"]["findings"]
-        known = Counter(_fingerprint_of(one) for one in listed if one["code"] in all_rules())
-        is_rest = report["baseline"] is not None
+        counts = Counter(_fingerprint(entry) for entry in listed if entry["code"] in all_rules())
+        has_baseline = report["baseline"] is not None
     except OSError as error:
         raise TfodError(
             f"{path}: {error.strerror}; `tfod check … --format json -o {path}` writes one"
@@ -60,47 +60,45 @@ def read_baseline(path: str) -> Baseline:
         raise TfodError(
             f"{path}: is not a report; --baseline takes the JSON report of tfod check"
         ) from None
-    if is_rest:
-        raise TfodError(f"{path}: has only what was new; write it without --baseline")
+    if has_baseline:
+        raise TfodError(f"{path}: lists only new findings; write it without --baseline")
     if len(listed) != total:
         raise TfodError(
             f"{path}: lists {len(listed):,} of {total:,} findings; write it with "
             f"--max-findings {total}"
         )
-    return Baseline(path, known)
+    return Baseline(path, counts)
 
 
 def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
-    """Take what is known out of the findings of each data set, all of which are listed.
+    """Remove the known findings from the datasets, and return the baseline with their number.
 
-    Of more than are known of one fingerprint the last are new. Returns the baseline with their
-    number.
+    All findings must be listed. If there are more of a fingerprint than known, the last are new.
     """
-    found: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     hidden = 0
     for findings in datasets:
         new = []
-        for one in findings.all():
-            fingerprint = _fingerprint_of(one.to_json())
-            found[fingerprint] += 1
-            is_counted = one.record is not None and not all_rules()[one.code].once
-            count = found[fingerprint] if is_counted else 1
-            if count > baseline.known.get(fingerprint, 0):
-                new.append(one)
+        for finding in findings.all():
+            fingerprint = _fingerprint(finding.to_json())
+            seen[fingerprint] += 1
+            is_counted = finding.record is not None and not all_rules()[finding.code].once
+            count = seen[fingerprint] if is_counted else 1
+            if count > baseline.counts.get(fingerprint, 0):
+                new.append(finding)
         hidden += findings.total - len(new)
         findings.keep(new)
     return baseline._replace(hidden=hidden)
 
 
-def _fingerprint_of(finding: Mapping[str, Any]) -> str:
-    """What a finding of a report is recognised by, as JSON."""
-    code, about, value = finding["code"], finding["item"], finding["value"]
+def _fingerprint(finding: Mapping[str, Any]) -> str:
+    code, subject, value = finding["code"], finding["item"], finding["value"]
     rule = all_rules()[code]
-    if rule.once:  # it stands for others
-        about = value = None
+    if rule.once:  # the finding stands for those of other records
+        subject = value = None
     elif rule.of_dataset and value is not None:
-        about = None  # on which of several records depends on their order
-    if not about:
-        about = name_of(finding["shard"].rpartition(":")[2])
-        about = about if rule.family in _OF_FILES else stated_name(about).stem
-    return json.dumps([code, about, finding["feature"], value])
+        subject = None  # which of several records is reported depends on their order
+    if not subject:
+        subject = name_of(finding["shard"].rpartition(":")[2])
+        subject = subject if rule.family in _FILE_FAMILIES else stated_name(subject).stem
+    return json.dumps([code, subject, finding["feature"], value])

@@ -1,10 +1,10 @@
-"""The check: a fold over the shards of each data set, in their order, and a report.
+"""The check: examine the shards of each dataset in order, and make a report.
 
-The life of a finding: a rule yields it, called by ``run_rules`` for each batch of records
-(:mod:`tfod.checker.analysis.examine`) or, after the last shard, for the data set. ``Findings.add``
-counts it and fills in what its rule says; ``DatasetResult.add`` joins those of the shards.
-``levels_of`` decides before the first record how severe each rule and case is: by the user, the
-receiver, the profile or the rule, the first that says anything. ``Report.findings`` chooses those
+A rule is called by ``run_rules`` for each batch of records (:mod:`tfod.checker.analysis.examine`),
+or for the dataset after the last shard. ``Findings.add`` counts the findings that it yields, and
+fills in the code, the severity and the fix. ``DatasetResult.add`` combines the shards.
+``levels_of`` decides before the first record how severe each rule and case is: the user takes
+precedence over the receiver, the profile and the rule. ``Report.findings`` selects the findings
 that are listed, and a reporter prints them.
 """
 
@@ -37,39 +37,39 @@ if TYPE_CHECKING:
     from tfod.checker.references.cvat_task import Task
     from tfod.checker.references.pipeline_config import TrainingConfig
 
-_WORTH_PROCESSES = 64 << 20
-"""Bytes: of fewer none are shared, since another process takes half a second to start."""
+_MIN_BYTES_FOR_PROCESSES = 64 << 20
+"""Smaller inputs are checked in one process: starting another takes half a second."""
 
 
 class Runner(Protocol):
-    """Examines elsewhere than on this machine: :class:`tfod.beam.Runner`."""
+    """An executor outside of this machine: :class:`tfod.beam.Runner`."""
 
     def examine(self, shards: Sequence[Shard], instructions: Instructions) -> Iterable[ShardResult]:
-        """Examine shards; the results are in their order."""
+        """Examine shards, and return the results in the same order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What may be asked of a check.
+    """The options of a check.
 
     Attributes:
-        profile: the expected feature description; None for the receiver's, or else the one that
-            fits best.
-        receiver: who reads the shards next; None for CVAT where a task or CVAT's profile is given,
-            and else for any.
-        task: the CVAT task that the shards are meant for.
-        training_config: what a trainer is to do with them.
-        label_map: file or name of a label map for all shards; None for those beside them.
-        decode: how many images of each shard are decoded at most; None for all, 0 for none.
-        severities: of rules or families, stronger than the receiver's and the profile's.
-        configuration: the file that options are from, for the report.
-        max_findings: how many are listed.
-        max_record_bytes: larger records are not read.
-        archive_limits: where the reading of archives stops.
-        jobs: how many processes work.
-        runner: the Beam runner that does the work in place of processes of this machine.
-        fail_on: the least severity that makes the verdict.
-        baseline: findings that are known, which are not reported.
+        profile: the expected features; None for the receiver's profile, or else the best match.
+        receiver: the program that will read the shards; None for CVAT if a task or CVAT's profile
+            is given, and otherwise for any.
+        task: the CVAT task to compare the shards with.
+        training_config: the trainer's configuration to compare the shards with.
+        label_map: file or name of a label map for all shards; None for the one next to each shard.
+        decode: maximum number of images to decode per shard; None for all, 0 for none.
+        severities: severities of rules or families, which take precedence over those of the
+            receiver and the profile.
+        configuration: the file that options were read from, shown in the report.
+        max_findings: maximum number of findings to list.
+        max_record_bytes: maximum size of a record; larger records are not read.
+        archive_limits: limits for reading archives.
+        jobs: number of processes.
+        runner: the Beam runner that does the work instead of processes of this machine.
+        fail_on: the lowest severity that makes the report invalid.
+        baseline: known findings, which are not reported.
     """
 
     profile: Profile | None = None
@@ -93,49 +93,53 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
     """Check shards, sets, globs, folders, zips, URLs or standard input (``-``).
 
     Raises:
-        TfodError: the check could not run: nothing was found, or an option does not make sense.
+        TfodError: the check could not run: the sources contain no shards, or an option is invalid.
     """
     options = options or Options()
-    with resolve(sources, options.label_map, options.archive_limits) as found:
-        return check(found, options)
+    with resolve(sources, options.label_map, options.archive_limits) as resolved:
+        return check(resolved, options)
 
 
 def check(
-    found: ResolvedSources, options: Options | None = None, progress: Progress = lambda *_: None
+    sources: ResolvedSources, options: Options | None = None, progress: Progress = lambda *_: None
 ) -> Report:
-    """Check what was found.
+    """Check resolved sources.
 
     Args:
-        found: what is to be checked.
-        options: how.
-        progress: is given the bytes and records that were read; of packed data the unpacked bytes.
-            What it raises ends the check. A Beam runner does not call it.
+        sources: the shards and label maps to check.
+        options: the options; None for the defaults.
+        progress: callback for the number of bytes (of packed data, the unpacked bytes) and records
+            that were read. An exception that it raises ends the check. A Beam runner does not call
+            it.
 
     Raises:
-        TfodError: the check could not run: an option does not make sense, or a process died.
+        TfodError: the check could not run: an option is invalid, or a process died.
     """
     began = time.monotonic()
     options = options or Options()
     config = options.training_config
-    asked = options.receiver or (RECEIVERS["od-api"] if config else None)
-    receiver = receiver_of(asked, options.profile, options.task)
+    requested = options.receiver or (RECEIVERS["od-api"] if config else None)
+    receiver = receiver_of(requested, options.profile, options.task)
     label_map = options.label_map or (config.label_map if config else None)
-    if label_map is not None and found.label_map is None:
-        found = found.with_label_map(LabelMapFile.named(label_map))
-    if len(found.datasets) > 1 and (options.task or config):  # each is about all shards together
-        found = found.joined()
-    datasets = found.datasets or [Dataset("")]
-    is_alone = len(datasets) == 1
-    checked = [_check_dataset(one, options, receiver, progress, is_alone) for one in datasets]
-    rest = _check_rest(found.unused_label_maps, options, receiver)
+    if label_map is not None and sources.label_map is None:
+        sources = sources.with_label_map(LabelMapFile.named(label_map))
+    # A task or a configuration is compared with all shards together.
+    if len(sources.datasets) > 1 and (options.task or config):
+        sources = sources.joined()
+    datasets = sources.datasets or [Dataset("")]
+    is_only = len(datasets) == 1
+    reports = [
+        _check_dataset(dataset, options, receiver, progress, is_only) for dataset in datasets
+    ]
+    unused = _check_unused_label_maps(sources.unused_label_maps, options, receiver)
     baseline = options.baseline
     if baseline is not None:
         from tfod.checker.baseline import without_known
 
-        baseline = without_known([one.findings for one in (*checked, rest)], baseline)
+        baseline = without_known([report.findings for report in (*reports, unused)], baseline)
     return Report.of(
-        checked,
-        rest,
+        reports,
+        unused,
         receiver=receiver.name,
         fail_on=options.fail_on,
         most=options.max_findings,
@@ -146,27 +150,29 @@ def check(
 
 
 def _check_dataset(
-    dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_alone: bool
+    dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_only: bool
 ) -> DatasetReport:
     implied = READY[receiver.profile] if receiver.profile else None
     profile, chosen, unmatched = profile_of(
         options.profile, dataset.shards, options.max_record_bytes, implied
     )
-    # Beside other data sets it is a finding, as any misfit is.
-    if is_alone and unmatched is not None and not SEGMENTATION.isdisjoint(unmatched.keys):
+    # If there are other datasets, this is a finding, as for any unmatched records.
+    if is_only and unmatched is not None and not SEGMENTATION.isdisjoint(unmatched.keys):
         raise TfodError(
-            f"{unmatched.shard}: holds masks of whole images and no boxes, as DeepLab's "
-            "segmentation does, which tfod does not check; give shards with boxes, or a profile"
+            f"{unmatched.shard}: contains masks of whole images and no boxes, as for DeepLab's "
+            "segmentation, which tfod does not check; pass shards with boxes, or a profile"
         )
     if unmatched is not None and receiver is DATUMARO:
         profile = AS_IMPORTED
     levels = levels_of(profile.severities, receiver.severities(options.task), options.severities)
-    label_maps = {name: one.label_map for name, one in dataset.label_maps.items() if one.label_map}
+    label_maps = {
+        name: file.label_map for name, file in dataset.label_maps.items() if file.label_map
+    }
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
         profile=profile,
-        findings=Findings(_most_listed(options), levels),
+        findings=Findings(_max_listed(options), levels),
         unmatched=unmatched._replace(receiver=title) if unmatched else None,
         task=options.task,
         training_config=options.training_config,
@@ -175,7 +181,7 @@ def _check_dataset(
         profile=profile,
         levels=levels,
         label_maps=label_maps,
-        max_findings=_most_listed(options),
+        max_findings=_max_listed(options),
         max_record_bytes=options.max_record_bytes,
         decode=options.decode,
         keeps_rows=options.task is not None,
@@ -185,51 +191,52 @@ def _check_dataset(
         from tfod.checker.references.frames import Matcher
 
         instructions = instructions._replace(matcher=Matcher(options.task, ()))
-    # The rules of records run while a shard is examined, those of the data set after the last one.
-    for shard in _examined(dataset.shards, instructions, options, progress):
+    # Batch rules run while a shard is examined, dataset rules after the last shard.
+    for shard in _examine_all(dataset.shards, instructions, options, progress):
         result.add(shard)
     run_rules(result, result.findings, of_dataset=True)
-    # Each receiver judges what was found by severities of its own.
+    # Each receiver judges the findings by its own severities.
     by_receiver = verdicts(profile, options.severities, result.findings) if receiver is ANY else ()
     return DatasetReport(
         name=dataset.name,
         profile=chosen,
         findings=result.findings,
         fail_on=options.fail_on,
-        shards=[replace(one, rows=[], index=[]) for one in result.shards],
+        shards=[replace(shard, rows=[], index=[]) for shard in result.shards],
         classes=result.classes,
         image_sizes=result.image_sizes,
         undecoded=why_not_all_decoded(options.decode, levels),
-        files=[SourceFile(one.name, one.size) for one in dataset.files],
+        files=[SourceFile(file.name, file.size) for file in dataset.files],
         verdicts=by_receiver,
     )
 
 
-def _examined(
+def _examine_all(
     shards: Sequence[Shard], instructions: Instructions, options: Options, progress: Progress
 ) -> Iterable[ShardResult]:
-    """The results of the shards, in their order, whoever examines them."""
     if options.runner is not None:
         return options.runner.examine(shards, instructions)
-    total = sum(one.size or 0 for one in shards)
-    if options.jobs > 1 and len(shards) > 1 and total >= _WORTH_PROCESSES:
+    total = sum(shard.size or 0 for shard in shards)
+    if options.jobs > 1 and len(shards) > 1 and total >= _MIN_BYTES_FOR_PROCESSES:
         from tfod.checker.processes import examine_in_processes  # its imports take a while
 
         one_thread = instructions._replace(threads=1)
         return examine_in_processes(shards, one_thread, options.jobs, progress)
-    return (examine(one, instructions, progress) for one in shards)
+    return (examine(shard, instructions, progress) for shard in shards)
 
 
-def _check_rest(rest: Dataset, options: Options, receiver: Receiver) -> DatasetReport:
-    """What is to be said of label maps that were named and go with no data set."""
+def _check_unused_label_maps(
+    dataset: Dataset, options: Options, receiver: Receiver
+) -> DatasetReport:
+    """Check the label maps that were named and belong to no dataset."""
     levels = levels_of({}, receiver.severities(options.task), options.severities)
-    findings = Findings(_most_listed(options), levels)
-    result = DatasetResult(rest, NO_PROFILE, findings)
+    findings = Findings(_max_listed(options), levels)
+    result = DatasetResult(dataset, NO_PROFILE, findings)
     run_rules(result, findings, of_dataset=True)
     by_receiver = verdicts(None, options.severities, findings) if receiver is ANY else ()
     return DatasetReport("", ChosenProfile("", ""), findings, options.fail_on, verdicts=by_receiver)
 
 
-def _most_listed(options: Options) -> int:
-    """How many findings are kept: to be compared with a baseline, all."""
+def _max_listed(options: Options) -> int:
+    # A baseline is compared with all findings.
     return options.max_findings if options.baseline is None else sys.maxsize

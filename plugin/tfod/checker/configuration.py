@@ -28,13 +28,13 @@ _LARGEST_FILE = 256 << 10
 
 
 class Configuration(NamedTuple):
-    """What a file says, or who asks for a check; None and empty where nothing is said.
+    """The settings of a file, or of a caller; None or empty if they are not set.
 
     Attributes:
-        file: its path; None where it is no file.
-        receiver: the key ``for``.
-        profile, label_map: names, or paths as they are from the working folder.
-        exclude: patterns of paths that are not checked, relative to the file's folder.
+        file: path of the file; None if the settings are not from a file.
+        receiver: value of the key ``for``.
+        profile, label_map: names, or paths relative to the working folder.
+        exclude: patterns of paths that are not checked, relative to the folder of the file.
     """
 
     file: str | None = None
@@ -48,17 +48,17 @@ class Configuration(NamedTuple):
     exclude: Sequence[str] = ()
 
     def excludes(self, path: str) -> bool:
-        """Whether a file, or a folder that it is in, is not to be checked; ``*`` matches slashes.
+        """Return whether a pattern matches a file or one of its folders; ``*`` matches slashes.
 
-        A file outside of the configuration's folder is checked.
+        Files outside of the configuration's folder are never excluded.
         """
         if is_url(path) or not self.exclude:
             return False
-        inside = os.path.relpath(path, os.path.dirname(self.file or "") or os.curdir)
-        patterns = map(posixpath.normpath, self.exclude)
-        forms = (form for one in patterns for form in (one, f"{one}/*"))
-        return not inside.startswith(os.pardir) and any(
-            fnmatch.fnmatchcase(inside.replace(os.sep, "/"), one) for one in forms
+        relative = os.path.relpath(path, os.path.dirname(self.file or "") or os.curdir)
+        paths = map(posixpath.normpath, self.exclude)
+        patterns = (pattern for path in paths for pattern in (path, f"{path}/*"))
+        return not relative.startswith(os.pardir) and any(
+            fnmatch.fnmatchcase(relative.replace(os.sep, "/"), pattern) for pattern in patterns
         )
 
 
@@ -71,113 +71,118 @@ def _are_texts(value: object) -> bool:
 
 
 def _are_levels(value: object) -> bool:
-    return isinstance(value, dict) and all(one in LEVELS for one in value.values())
+    return isinstance(value, dict) and all(level in LEVELS for level in value.values())
 
 
 _RULES = 'a list of rules and families, such as ["BOX003", "IMG"]'
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "for": (tuple(RECEIVERS).__contains__, f"one of {', '.join(RECEIVERS)}"),
     "profile": (_is_text, f"{', '.join(READY)}, or a file"),
-    "label_map": (_is_text, "a file, or the name of a label map that tfod has"),
+    "label_map": (_is_text, "a file, or the name of a label map that comes with tfod"),
     "select": (lambda value: _are_texts(value) and bool(value), _RULES),
     "ignore": (_are_texts, _RULES),
-    "severity": (_are_levels, f'a table such as {{BOX003 = "warning"}}, of {", ".join(LEVELS)}'),
+    "severity": (_are_levels, f'a table such as {{BOX003 = "warning"}}, with {", ".join(LEVELS)}'),
     "fail_on": (("error", "warning").__contains__, "error or warning"),
     "exclude": (_are_texts, 'a list of paths and patterns, such as ["old/*"]'),
 }
-"""Each key: whether a value fits, and what is expected."""
+"""For each key, a predicate for valid values, and a description of them."""
 
 
 def find_configuration() -> Configuration:
-    """The nearest file in the working folder and those above it; without any, an empty one.
+    """Read the nearest configuration in the working folder and its parents, or return an empty one.
 
     Raises:
-        TfodError: it is not what it should be.
+        TfodError: the file is not a valid configuration.
     """
     for above in range(len(Path(os.getcwd()).parts)):
         for name in ("tfod.toml", "pyproject.toml"):
             path = os.path.join(*[os.pardir] * above, name)
-            if os.path.isfile(path) and (found := _read(path)) is not None:
-                return found
+            if os.path.isfile(path) and (configuration := _read(path)) is not None:
+                return configuration
     return Configuration()
 
 
 def load_configuration(path: str) -> Configuration:
-    """The configuration in a file.
+    """Read the configuration in a file.
 
     Raises:
-        TfodError: it has none, or it is not what it should be.
-        OSError: it cannot be read.
+        TfodError: the file has no configuration, or an invalid one.
+        OSError: the file cannot be read.
     """
-    found = _read(path)
-    if found is None:
+    configuration = _read(path)
+    if configuration is None:
         raise TfodError(f"{path}: has no [tool.tfod]; add it, or name another file")
-    return found
+    return configuration
 
 
-def options_of(asked: Configuration, file: Configuration, **more: Any) -> Options:
-    """The options of a check: what is asked for, and of the rest what the file says.
+def options_of(requested: Configuration, file: Configuration, **more: Any) -> Options:
+    """Return the options of a check: the requested ones, completed from a configuration file.
 
     Args:
-        asked: on the command line or of the service; severities of it are stronger than ``select``.
-        file: the configuration.
-        more: options that no configuration has.
+        requested: settings of the command line or the service. Their severities take precedence
+            over ``select``.
+        file: the configuration file.
+        more: options that a configuration cannot have.
 
     Raises:
-        TfodError: there is no such profile or label map; of one in the file it says so.
+        TfodError: the profile or label map does not exist. The message names the file if the name
+            is from there.
     """
 
-    def chosen(key: str) -> Any:
-        return getattr(asked, key) or getattr(file, key)
+    def choose(key: str) -> Any:
+        return getattr(requested, key) or getattr(file, key)
 
-    def loaded(key: str, load: Callable[[str], T]) -> T | None:
+    def load(key: str, loader: Callable[[str], T]) -> T | None:
         try:
-            return load(chosen(key)) if chosen(key) else None
+            return loader(choose(key)) if choose(key) else None
         except TfodError as error:
-            if getattr(asked, key):
+            if getattr(requested, key):
                 raise
             raise TfodError(f"{file.file}: {key}: {error}") from None
 
-    loaded("label_map", require_label_map)
+    load("label_map", require_label_map)
     return Options(
-        profile=loaded("profile", _load_profile),
-        receiver=RECEIVERS[chosen("receiver")] if chosen("receiver") else None,
-        label_map=chosen("label_map"),
+        profile=load("profile", _load_profile),
+        receiver=RECEIVERS[choose("receiver")] if choose("receiver") else None,
+        label_map=choose("label_map"),
         severities=severities_of(
-            chosen("select"), chosen("ignore"), _in_words(file.severity), _in_words(asked.severity)
+            choose("select"),
+            choose("ignore"),
+            _parse_levels(file.severity),
+            _parse_levels(requested.severity),
         ),
         configuration=file.file,
-        fail_on=Severity(chosen("fail_on") or "error"),
+        fail_on=Severity(choose("fail_on") or "error"),
         **more,
     )
 
 
 def _load_profile(name: str) -> Profile:
-    from tfod.checker.profiles.file import load_profile  # few checks are given one
+    from tfod.checker.profiles.file import load_profile  # few checks need it
 
     return load_profile(name)
 
 
-def _in_words(words: Mapping[str, str]) -> Severities:
-    return {name: OFF if word == "off" else Severity(word) for name, word in words.items()}
+def _parse_levels(levels: Mapping[str, str]) -> Severities:
+    return {name: OFF if level == "off" else Severity(level) for name, level in levels.items()}
 
 
 def _read(file: str) -> Configuration | None:
-    """What a file says; None of a pyproject.toml that says nothing of tfod."""
+    """Read a configuration file; None for a pyproject.toml without settings for tfod."""
     with open(file, "rb") as stream:
         data = stream.read(_LARGEST_FILE + 1)
     is_project = os.path.basename(file) == "pyproject.toml"
-    if is_project and b"tfod" not in data:  # others' files are not ours to judge
+    if is_project and b"tfod" not in data:  # not parsed: its errors are not tfod's concern
         return None
     if len(data) > _LARGEST_FILE:
         raise TfodError(f"{file}: is larger than {_LARGEST_FILE >> 10} KiB")
-    try:  # the module is Python's own from 3.11 on
+    try:  # Python includes the module since 3.11
         toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
         values = toml.loads(data.decode("utf-8-sig"))
     except ImportError:
         install = how_to_install("validator")
         raise TfodError(f"{file}: Python 3.10 needs tomli to read it: {install}") from None
-    except (ValueError, RecursionError) as error:  # of dates, and of bytes that are not UTF-8, too
+    except (ValueError, RecursionError) as error:  # also for invalid dates and UTF-8
         raise TfodError(f"{file}: is not valid TOML: {error}") from None
     if is_project:
         tools = values.get("tool")
@@ -188,16 +193,16 @@ def _read(file: str) -> Configuration | None:
         raise TfodError(f"{file}: tool.tfod: expected a table of keys")
     for key, value in values.items():
         _require_fit(key, value, file)
-    given = {"receiver" if key == "for" else key: value for key, value in values.items()}
+    settings = {"receiver" if key == "for" else key: value for key, value in values.items()}
     for key, names in (("profile", READY), ("label_map", packaged_label_maps())):
-        value = given.get(key)
+        value = settings.get(key)
         if value is not None and value not in names and not is_url(value):
-            given[key] = os.path.join(os.path.dirname(file), value)
-    return Configuration(file, **given)
+            settings[key] = os.path.join(os.path.dirname(file), value)
+    return Configuration(file, **settings)
 
 
 def _require_fit(key: str, value: Any, file: str) -> None:
-    """Raise TfodError where a key is unknown, or its value is of another kind."""
+    """Raise TfodError if a key is unknown, or its value is invalid."""
     if key not in _KEYS:
         raise TfodError(f"{file}: {key}: there is no such key; the keys are {', '.join(_KEYS)}")
     fits, expected = _KEYS[key]

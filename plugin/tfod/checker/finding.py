@@ -1,4 +1,4 @@
-"""A rule, what it finds, how many of that are kept, and how numbers of things are written."""
+"""Findings: rules, their findings, how many are kept, and formatting of counts and names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-_LONGEST_TEXT, _LONGEST_NAME = 400, 80
-_MOST_SAID_ONCE = 1 << 14
+_MAX_TEXT_LENGTH, _MAX_NAME_LENGTH = 400, 80
+_MAX_REPORTED_ONCE = 1 << 14
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
 FAMILIES = {
@@ -23,18 +23,18 @@ FAMILIES = {
     "BOX": "boxes",
     "LAB": "classes and the label map",
     "IMG": "the encoded image",
-    "NAM": "names of images",
+    "NAM": "image names",
     "ZIP": "the archive around the shards",
     "SET": "shards as a set",
-    "TSK": "the CVAT task it is meant for",
+    "TSK": "the CVAT task for which the shards are intended",
     "CFG": "the trainer's configuration",
 }
-"""The first three letters of a code, and what the rules of that family look at."""
+"""The first three letters of a code, and the subject of the rules of that family."""
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
 
 class Severity(str, enum.Enum):
-    """How bad a finding is; the values are the words of the report and the command line."""
+    """The severity of a finding. The values are used in reports and on the command line."""
 
     INFO = "info"
     WARNING = "warning"
@@ -53,13 +53,13 @@ for _rank, _severity in enumerate(Severity):
 
 
 class Place(NamedTuple):
-    """Where a finding is.
+    """The location of a finding.
 
     Attributes:
-        shard: the shard, label map or archive entry, as the report names it.
-        record: number of the record, from 0; None where no record is concerned.
-        offset: byte at which the record starts in the uncompressed file; None likewise.
-        item: the image's file name, or what else people know the record by.
+        shard: name of the shard, label map or archive entry in the report.
+        record: number of the record, from 0; None if the finding is not about a record.
+        offset: byte at which the record starts in the uncompressed file; None without a record.
+        item: the image's file name, or another name of the record.
     """
 
     shard: str = ""
@@ -69,19 +69,18 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a rule has found: an entry of the report.
+    """A problem found by a rule: an entry of the report.
 
-    A rule says the message and the place, and of the rest what differs from case to case; what is
-    in the rule's declaration is filled in where findings are kept
-    (:class:`Findings`).
+    A rule sets the message and the location, and other fields that depend on the case.
+    :class:`Findings` fills in the rest from the declaration of the rule.
 
     Attributes:
-        message: what is wrong with the numbers filled in, without place and full stop.
-        feature: key of the feature that is to blame.
+        message: description of the problem with its numbers, without location and full stop.
+        feature: key of the feature that causes the problem.
         value: the offending value, as JSON.
-        fix: what to do, where this case needs another fix than the rule's own.
-        case: case of the rule that this is, if it has several.
-        shard, record, offset, item: where, as :class:`Place` has it.
+        fix: how to fix the problem, if this case needs a different fix from that of the rule.
+        case: name of the case, if the rule has several.
+        shard, record, offset, item: the location, as in :class:`Place`.
         code, severity: code of the rule, and severity by the levels of the check; filled in.
     """
 
@@ -97,42 +96,52 @@ class Finding(NamedTuple):
     code: str = ""
     severity: Severity = Severity.ERROR
 
-    def at(self, place: Place) -> Finding:
-        """The same at a place."""
-        return self._replace(**place._asdict())
+    def at(self, location: Place) -> Finding:
+        """Return a copy of the finding with this location."""
+        return self._replace(**location._asdict())
 
     def to_json(self) -> dict[str, JsonValue]:
-        """The finding as the report's JSON has it."""
-        found: dict[str, JsonValue] = {name: getattr(self, name) for name in _IN_JSON}
-        return {**found, "severity": self.severity.value, "value": _finite(self.value)}
+        """Return the finding as a JSON object of the report."""
+        document: dict[str, JsonValue] = {name: getattr(self, name) for name in _JSON_FIELDS}
+        return {**document, "severity": self.severity.value, "value": _to_finite(self.value)}
 
 
-_IN_JSON = ("code", "severity", "message", "fix", *Place._fields[:3], "feature", "value", "item")
+_JSON_FIELDS = (
+    "code",
+    "severity",
+    "message",
+    "fix",
+    *Place._fields[:3],
+    "feature",
+    "value",
+    "item",
+)
 
 
-def _finite(value: JsonValue) -> JsonValue:
-    """A value without what JSON cannot say: NaN and the infinities become strings."""
-    if isinstance(value, np.generic):  # slips in unseen from arrays of boxes
+def _to_finite(value: JsonValue) -> JsonValue:
+    """Replace NaN and infinities, which JSON does not have, by strings."""
+    if isinstance(value, np.generic):  # for example from arrays of boxes
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_to_finite(item) for item in value]
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _to_finite(item) for key, item in value.items()}
     return value
 
 
 class Rule(NamedTuple):
-    """A rule and all that is said about it.
+    """A rule and its documentation.
 
     Attributes:
-        cases: severity of each case that levels can name; a finding without a case is none of them.
-        repair: what ``tfod repair`` does about what it finds; empty where it leaves that alone.
-        once: whether it speaks once for each shard and feature key, however many records it finds.
-        of_dataset: whether it looks at a data set, and not at each batch of records.
-        check: finds what is wrong with a :class:`~tfod.checker.analysis.batch.Batch`, or with a
-            :class:`~tfod.checker.analysis.result.DatasetResult`.
+        cases: severity of each case that levels can name. A finding without a case has the
+            severity of the rule.
+        repair: how ``tfod repair`` repairs the problem; empty if it does not.
+        once: whether only one finding is kept for each shard and feature key.
+        of_dataset: whether the rule checks a whole dataset instead of batches of records.
+        check: function that yields the findings of a :class:`~tfod.checker.analysis.batch.Batch`,
+            or of a :class:`~tfod.checker.analysis.result.DatasetResult`.
     """
 
     code: str
@@ -149,11 +158,11 @@ class Rule(NamedTuple):
 
     @property
     def family(self) -> str:
-        """The family's three letters."""
+        """The three letters of the family."""
         return self.code[:3]
 
     def name(self, case: str) -> str:
-        """Return what levels call a case: ``IMG007``, ``IMG007:turned``."""
+        """Return the name of a case in levels: ``IMG007``, ``IMG007:turned``."""
         return f"{self.code}:{case}" if case else self.code
 
 
@@ -162,12 +171,12 @@ class Findings:
     """Findings, in the order of the data.
 
     Attributes:
-        most: how many may be listed in all, and so of each rule.
+        most: maximum number of findings to list, in total and so also for each rule.
         levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
-        counts: how many there really are, by code and shard.
-        names: rules and cases that fired, also those that are off.
-        worst: of each code that fired the severity, of its worst case.
+        counts: total number of findings, by code and shard.
+        names: names of the rules and cases that have findings, also of those that are off.
+        worst: the highest severity of each rule with findings, by code.
     """
 
     most: int
@@ -176,145 +185,149 @@ class Findings:
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     names: set[str] = field(default_factory=set)
     worst: dict[str, Severity] = field(default_factory=dict)
-    _said: set[tuple[str, str, str | None]] = field(default_factory=set, repr=False)
+    _reported: set[tuple[str, str, str | None]] = field(default_factory=set, repr=False)
 
-    def add(self, rule: Rule, found: Iterable[Finding]) -> None:
-        """Keep what a rule has found; of one that speaks once, the first of a shard and feature."""
-        for one in found:
+    def add(self, rule: Rule, findings: Iterable[Finding]) -> None:
+        """Add the findings of a rule. If it reports once, only the first per shard and feature."""
+        for finding in findings:
             if rule.once:
-                if not one.message:
-                    continue  # of such a rule only the first counts, which has a message
-                key = (rule.code, one.shard, one.feature)
-                if key in self._said or len(self._said) >= _MOST_SAID_ONCE:
+                if not finding.message:
+                    continue  # only the first finding of such a rule counts, and it has a message
+                key = (rule.code, finding.shard, finding.feature)
+                if key in self._reported or len(self._reported) >= _MAX_REPORTED_ONCE:
                     continue
-                self._said.add(key)
-            name = rule.name(one.case)
+                self._reported.add(key)
+            name = rule.name(finding.case)
             self.names.add(name)
             severity = self.levels[name]
             if severity is None:
                 continue
-            self.counts[rule.code][one.shard] += 1
+            self.counts[rule.code][finding.shard] += 1
             if self.worst.get(rule.code) is not severity:
-                self._keep_worst(rule.code, severity)
+                self._update_worst(rule.code, severity)
             listed = self.listed.setdefault(rule.code, [])
             if len(listed) < self.most:
-                listed.append(_filled_in(one, rule, severity))
+                listed.append(_fill_in(finding, rule, severity))
 
     def merge(self, following: Findings) -> None:
-        """Add the findings of what comes next in the data."""
+        """Add the findings of the next part of the data."""
         for code, findings in following.listed.items():
-            mine = self.listed.setdefault(code, [])
-            mine.extend(findings[: self.most - len(mine)])
+            listed = self.listed.setdefault(code, [])
+            listed.extend(findings[: self.most - len(listed)])
         for code, counts in following.counts.items():
             self.counts[code].update(counts)
         self.names |= following.names
         for code, severity in following.worst.items():
-            self._keep_worst(code, severity)
+            self._update_worst(code, severity)
 
-    def _keep_worst(self, code: str, severity: Severity) -> None:
-        known = self.worst.get(code)
-        if known is None or known.rank < severity.rank:
+    def _update_worst(self, code: str, severity: Severity) -> None:
+        worst = self.worst.get(code)
+        if worst is None or worst.rank < severity.rank:
             self.worst[code] = severity
 
     def all(self) -> Iterator[Finding]:
-        """Those that are listed."""
+        """Return an iterator over the listed findings."""
         return itertools.chain.from_iterable(self.listed.values())
 
-    def keep(self, some: Iterable[Finding]) -> None:
-        """Forget all but some of those that are listed, in the same order."""
+    def keep(self, findings: Iterable[Finding]) -> None:
+        """Remove all findings except for these listed ones, which are in the same order."""
         self.listed, self.worst = {}, {}
         self.counts.clear()
-        for one in some:
-            self.listed.setdefault(one.code, []).append(one)
-            self.counts[one.code][one.shard] += 1
-            self._keep_worst(one.code, one.severity)
+        for finding in findings:
+            self.listed.setdefault(finding.code, []).append(finding)
+            self.counts[finding.code][finding.shard] += 1
+            self._update_worst(finding.code, finding.severity)
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The total number of findings."""
         return sum(counts.total() for counts in self.counts.values())
 
     def are_below(self, severity: Severity) -> bool:
-        """Whether all are less severe."""
-        return all(one.rank < severity.rank for one in self.worst.values())
+        """Return whether all findings are less severe."""
+        return all(worst.rank < severity.rank for worst in self.worst.values())
 
 
 def select_listed(findings: Findings, shards: Sequence[str]) -> list[Finding]:
-    """The findings to list: no code hides another, the severe ones have precedence.
+    """Select the findings to list, so that no code hides another.
 
-    Each code gets an equal share of the places; what a code does not need, others get.
+    Each code gets an equal share of the list. Codes with fewer findings leave the rest of their
+    share to the others. If a finding must be left out, it is of the least severe code.
 
     Args:
-        findings: all of them.
-        shards: in whose order, then in that of records and codes, they are listed.
+        findings: all findings.
+        shards: names of the shards. The result is in this order, then by record and code.
     """
     codes = sorted(findings.listed, key=lambda code: (-findings.worst[code].rank, code))
-    left, waiting = findings.most, len(codes)
-    chosen: list[Finding] = []
-    # Filling the smallest needs first gives the rest to those that need more.
-    for need, place in sorted((len(findings.listed[code]), at) for at, code in enumerate(codes)):
-        fair, extra = divmod(left, waiting)
-        share = min(need, fair + (1 if place < extra else 0))
-        chosen += findings.listed[codes[place]][:share]
-        left -= share
+    remaining, waiting = findings.most, len(codes)
+    selected: list[Finding] = []
+    # In this order, codes with few findings come first and leave more to the others.
+    needs = sorted((len(findings.listed[code]), index) for index, code in enumerate(codes))
+    for need, index in needs:
+        fair, extra = divmod(remaining, waiting)
+        share = min(need, fair + (1 if index < extra else 0))
+        selected += findings.listed[codes[index]][:share]
+        remaining -= share
         waiting -= 1
-    places = {name: place for place, name in enumerate(shards)}
+    indices = {name: index for index, name in enumerate(shards)}
 
     def key(finding: Finding) -> tuple[int, int, str]:
-        place = places.get(finding.shard, -1)
-        return place, -1 if finding.record is None else finding.record, finding.code
+        index = indices.get(finding.shard, -1)
+        return index, -1 if finding.record is None else finding.record, finding.code
 
-    return sorted(chosen, key=key)
+    return sorted(selected, key=key)
 
 
-def _filled_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
-    """A finding with what its rule says, and without the megabytes that texts may have."""
+def _fill_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
+    """Add the fields that the rule declares, and truncate texts, which can be megabytes long."""
     value, feature = finding.value, finding.feature
     return finding._replace(
         code=rule.code,
         severity=severity,
         message=shortened(finding.message),
         fix=finding.fix or rule.fix,
-        feature=_short_name(feature) if feature else feature,
-        value=_short_name(value) if isinstance(value, str) else value,
-        item=_short_name(finding.item) if finding.item else None,
+        feature=_shorten_name(feature) if feature else feature,
+        value=_shorten_name(value) if isinstance(value, str) else value,
+        item=_shorten_name(finding.item) if finding.item else None,
     )
 
 
 def shortened(text: str) -> str:
-    """Return a message with at most 400 letters: a name in it may be megabytes long."""
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    """Truncate a message to 400 characters: a name in it can be megabytes long."""
+    return text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 1] + "…"
 
 
-def _short_name(name: str) -> str:
-    """Return a name from data with at most 80 letters; an escaped one counts as four."""
-    if len(name) <= _LONGEST_NAME and (name.isprintable() or len(repr(name)) <= _LONGEST_NAME + 2):
+def _shorten_name(name: str) -> str:
+    """Truncate a name to 80 characters, after escaping those that are not printable."""
+    if len(name) <= _MAX_NAME_LENGTH and (
+        name.isprintable() or len(repr(name)) <= _MAX_NAME_LENGTH + 2
+    ):
         return name
-    start = name[: _LONGEST_NAME - 1]
-    return (start if start.isprintable() else repr(start)[1:_LONGEST_NAME]) + "…"
+    start = name[: _MAX_NAME_LENGTH - 1]
+    return (start if start.isprintable() else repr(start)[1:_MAX_NAME_LENGTH]) + "…"
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 shard``, ``1,204 shards``."""
+    """Format a count with its noun: ``1 shard``, ``1,204 shards``."""
     return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, noun + 's')}"
 
 
 def size(count: int | None) -> str:
-    """Bytes for people: ``1.2 MB``; nothing for None."""
+    """Format a number of bytes: ``1.2 MB``; empty for None."""
     if count is None or count < 1000:
         return "" if count is None else f"{count} B"
     power = min((len(str(count)) - 1) // 3, len(_UNITS))
     return f"{count / 1000**power:.1f} {_UNITS[power - 1]}"
 
 
-def join_names(names: Sequence[str], most: int, count: int | None = None) -> str:
-    """``a, b and 3 more``: the first names, and how many more there are.
+def join_names(names: Sequence[str], limit: int, count: int | None = None) -> str:
+    """Join the first names: ``a, b and 3 more``.
 
     Args:
-        names: all of them, or the first.
-        most: how many are named.
-        count: of all; None where ``names`` are all.
+        names: all names, or the first ones.
+        limit: maximum number of names to list.
+        count: total number of names; None if ``names`` has all of them.
     """
-    shown = [*map(_short_name, names[:most])]
+    shown = [*map(_shorten_name, names[:limit])]
     more = (len(names) if count is None else count) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Examines shards in several processes; the results come in the order of the shards."""
+"""Examination of shards in several processes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ from tfod.checker.analysis.result import ShardResult
 from tfod.errors import TfodError
 from tfod.sources.resolved import Shard
 
-_AHEAD = 2
-"""Results that may wait for an earlier one, for each process."""
-_MOST_ON_WINDOWS = 61
-"""Handles that it waits for at a time."""
-_LONGEST_END = 3.0
-"""Seconds in which a process sees by itself that it shall end."""
+_MAX_QUEUED = 2  # shards per process, including those whose results wait for an earlier one
+_MAX_ON_WINDOWS = 61  # the number of handles that Windows can wait for
+_STOP_SECONDS = 3.0  # time for a process to notice that it must stop
 _instructions: Instructions
 _stop: Event
 
@@ -33,24 +30,24 @@ _stop: Event
 def examine_in_processes(
     shards: Sequence[Shard], instructions: Instructions, jobs: int, progress: Progress
 ) -> Iterator[ShardResult]:
-    """Examine shards; is told of the progress once for each.
+    """Yield the results of shards in their order, after reporting the progress of each.
 
     Raises:
-        TfodError: a process died, mostly because memory ran out.
+        TfodError: a process died, usually because it ran out of memory.
     """
-    # Fresh processes: forking one that has threads is not safe.
+    # Not forked, because forking a process with threads is not safe.
     context = multiprocessing.get_context("spawn")
-    jobs = min(jobs, len(shards), _MOST_ON_WINDOWS if os.name == "nt" else jobs)
+    jobs = min(jobs, len(shards), _MAX_ON_WINDOWS if os.name == "nt" else jobs)
     stop = context.Event()
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
     waiting: deque[Future[ShardResult]] = deque()
-    left = iter(shards)
+    remaining = iter(shards)
     try:
         while True:
-            for shard in left:
+            for shard in remaining:
                 with _children_block_interrupts():
-                    waiting.append(pool.submit(_do, shard))
-                if len(waiting) > jobs * _AHEAD:
+                    waiting.append(pool.submit(_examine, shard))
+                if len(waiting) > jobs * _MAX_QUEUED:
                     break
             if not waiting:
                 return
@@ -59,38 +56,38 @@ def examine_in_processes(
             yield result
     except BrokenProcessPool:
         raise TfodError(
-            "a process of the check died, perhaps for want of memory; try --jobs 1"
+            "a process of the check died, perhaps because it ran out of memory; try --jobs 1"
         ) from None
     finally:
-        # Not killed: a process that dies while it sends a result leaves the pool waiting.
+        # Killing a process while it sends a result would leave the pool waiting forever.
         stop.set()
-        # Waited for, since a process that is just starting needs what this one holds.
+        # A process that is just starting still needs the objects of this one.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
 def _children_block_interrupts() -> Iterator[None]:
-    """Processes that are started meanwhile leave Ctrl-C to this one, from their first moment.
+    """Make processes that are started in this context ignore Ctrl-C from their first moment.
 
-    An interrupt in between is not lost: it waits until the end. The mask alone does not see to
-    that, since the system may hand the signal to another thread, and Python acts on it in this one.
+    An interrupt of this process is delivered at the end. Blocking the signal is not enough for
+    that: the system may deliver it to another thread, and Python then handles it in this one.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows: they see to it themselves
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows, only _start ignores it
         yield
         return
-    # Its start would lift the block.
+    # Starting the tracker would unblock the signal.
     resource_tracker.ensure_running()
     interrupts: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
-    handled = handler is not None and threading.current_thread() is threading.main_thread()
-    if handled:
+    is_handled = handler is not None and threading.current_thread() is threading.main_thread()
+    if is_handled:
         signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if handled:
+        if is_handled:
             signal.signal(signal.SIGINT, handler)
     if interrupts:
         signal.raise_signal(signal.SIGINT)
@@ -99,26 +96,26 @@ def _children_block_interrupts() -> Iterator[None]:
 def _start(instructions: Instructions, stop: Event) -> None:
     global _instructions, _stop
     _instructions, _stop = instructions, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that began the check
-    threading.Thread(target=_end_what_is_stuck, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the check handles it
+    threading.Thread(target=_exit_if_stuck, daemon=True).start()
 
 
-def _do(shard: Shard) -> ShardResult:
-    _heed_stop()
-    return examine(shard, _instructions, lambda *_: _heed_stop())
+def _examine(shard: Shard) -> ShardResult:
+    _raise_if_stopped()
+    return examine(shard, _instructions, lambda *_: _raise_if_stopped())
 
 
-def _end_what_is_stuck() -> None:
-    """End this process a while after its results are not wanted: it waits for a silent server."""
+def _exit_if_stuck() -> None:
+    """End this process some time after the stop: it may be waiting for a server."""
     _stop.wait()
-    time.sleep(_LONGEST_END)
+    time.sleep(_STOP_SECONDS)
     os._exit(1)
 
 
-def _heed_stop() -> None:
+def _raise_if_stopped() -> None:
     if _stop.is_set():
         raise _StoppedError
 
 
 class _StoppedError(Exception):
-    """The result is not wanted any more."""
+    """The result is no longer needed."""

@@ -1,8 +1,8 @@
-"""Receivers: who reads the shards next, and what is an error to them.
+"""Receivers: the programs that read the shards, and their errors.
 
-A profile says what a layout has; a receiver says which defects stop it or make it read something
-wrong. The importer of ``tfod.cvat``, ``tfod cvat import``, ``tfod check --for`` and the service all
-take their verdict from here, so that they cannot differ.
+A profile describes a layout. A receiver knows which defects stop the program or make it read wrong
+data. The importer of ``tfod.cvat``, ``tfod cvat import``, ``tfod check --for`` and the service all
+use the receivers of this module, so that their verdicts agree.
 """
 
 from __future__ import annotations
@@ -22,28 +22,31 @@ if TYPE_CHECKING:
 
 
 class Receiver(NamedTuple):
-    """Who reads the shards next.
+    """A program that reads shards.
 
     Attributes:
-        name: what ``--for`` and the service's field ``for`` call it.
-        title: what people call it: a shard is valid "for ...".
-        own: severities of rules that it checks otherwise than by default.
-        profile: the ready profile of what it reads; None for the one that fits best.
-        of_task: further severities, for what is known of the CVAT task (None: nothing).
+        name: value of ``--for`` and of the service's field ``for``.
+        title: name in texts: a shard is valid "for ...".
+        rule_severities: severities of rules that differ from the defaults.
+        profile: name of the profile that the receiver reads; None for the best match.
+        task_severities: function that returns further severities for a CVAT task, None if the task
+            is unknown.
     """
 
     name: str
     title: str
-    own: Severities
+    rule_severities: Severities
     profile: str | None = None
-    of_task: Callable[[Task | None], Severities] | None = None
+    task_severities: Callable[[Task | None], Severities] | None = None
 
     def severities(self, task: Task | None) -> Severities:
-        """All of them, for what is known of the CVAT task that the shards are meant for."""
-        return {**self.own, **self.of_task(task)} if self.of_task else self.own
+        """Return all severities for a CVAT task, None if the task is unknown."""
+        if self.task_severities is None:
+            return self.rule_severities
+        return {**self.rule_severities, **self.task_severities(task)}
 
 
-# What stops other receivers: any text is a source id here, and a class needs no number.
+# Problems of other receivers: here, a source id can be any text, and a class needs no id.
 _STOPS_OTHERS = severities(off="NAM010 NAM011 LAB020 BOX019")
 
 
@@ -61,49 +64,49 @@ def _stopped_by(names: str) -> dict[str, Severity | None]:
     return levels
 
 
-# tfod.datumaro: what its import refuses. It cuts boxes at the image's edge, leaves images as they
-# are, and makes a class of a text or an id that no map explains; the task and the configuration
-# are compared only if they are given.
+# The records that the import of tfod.datumaro rejects. The import clips boxes at the edge of the
+# image, does not change images, and makes a class of a text or id without a label map. The task and
+# the configuration are only compared if they are given.
 _DATUMARO = _STOPS_OTHERS | _stopped_by(
     "TFR TSK CFG EXA001 EXA002 EXA003:nothing EXA004 EXA005 EXA010 EXA013 BOX001 BOX002 BOX005 "
     "BOX006 BOX014 BOX015 BOX016 IMG015 IMG015:read LAB002 LAB019 SET006 SET006:part "
     "ZIP001 ZIP002 ZIP004 ZIP005 ZIP007 ZIP010 ZIP012 ZIP013"
 )
 
-# The class text decides, boxes are cut at the image's edge, and features that are missing are
-# missed when somebody needs them. The task has the images.
+# CVAT uses the class text, clips boxes at the edge of the image, and looks for a feature only when
+# it needs it. The task has the images.
 _CVAT = _STOPS_OTHERS | severities(
     error="LAB002 LAB014 LAB019 BOX017 BOX020 IMG012 IMG015",
     warning="LAB EXA003 BOX003 BOX012 BOX021 BOX023 NAM001 SET004",
     info="LAB013",
     off="IMG016",
 )
-# Whatever labels a task has: no label is found for such objects. TSK001 says it of known labels.
+# No label is found for such objects in any task. For known labels, TSK001 reports them.
 _LABELS_NOT_KNOWN = severities(error="LAB007 LAB009 LAB018")
-_WITH_FRAMES_OF_ITS_OWN = severities(off="IMG")
-# CVAT would attach the image to the frame of that number without a word.
+_TASK_HAS_FRAMES = severities(off="IMG")
+# CVAT would silently attach the image to the frame with that number.
 _NUMBERS_ARE_NO_NAMES = severities(error="TSK003")
 _IMAGES_BECOME_FRAMES = severities(error="IMG001 IMG002 IMG006 IMG009", warning="IMG")
-# Whatever frames it has: TSK002 and TSK006 say it of known ones.
+# No frame of any task matches. For known frames, TSK002 and TSK006 report the records.
 _FRAMES_NOT_KNOWN = severities(error="NAM001 NAM002 NAM009", warning="IMG", off="IMG001")
 
 
-def _of_task(task: Task | None) -> Severities:
+def _get_task_severities(task: Task | None) -> Severities:
     classes = _LABELS_NOT_KNOWN if task is None or task.labels is None else {}
     if task is not None and task.new_tasks:
         return {**classes, **_IMAGES_BECOME_FRAMES}
     if task is None or task.frames is None:
         return {**classes, **_FRAMES_NOT_KNOWN, **_NUMBERS_ARE_NO_NAMES}
-    # Frame 12 is frame_000012: of a video of which every frame was taken.
-    if task.video and all(one.name == f"frame_{one.number:06d}" for one in task.frames):
-        return {**classes, **_WITH_FRAMES_OF_ITS_OWN}
-    return {**classes, **_WITH_FRAMES_OF_ITS_OWN, **_NUMBERS_ARE_NO_NAMES}
+    # In a video whose frames were all used, frame 12 is frame_000012.
+    if task.video and all(frame.name == f"frame_{frame.number:06d}" for frame in task.frames):
+        return {**classes, **_TASK_HAS_FRAMES}
+    return {**classes, **_TASK_HAS_FRAMES, **_NUMBERS_ARE_NO_NAMES}
 
 
-# The OD API's trainer, by its own code; each rule's source says where. It opens shards without a
-# compression_type, and its decoder stops at the first record of CVAT's layout, without an image.
-# Height and width are read for masks of numbers alone, names for nothing. Of TSK is said what
-# another program would do with the same zip.
+# The trainer of the OD API, from its source code, which each rule names. The trainer opens shards
+# without a compression_type, and its decoder fails at the first record of CVAT's layout, which has
+# no image. It uses height and width only for numerical masks, and does not use names. Findings of
+# TSK are warnings, because they describe another program's use of the same zip.
 _OD_API = _STOPS_OTHERS | severities(
     error="TFR010 TFR014 IMG001",
     warning="IMG006 IMG012 IMG015 NAM001 NAM006 NAM013 TSK001 TSK002 TSK004 TSK006",
@@ -111,19 +114,18 @@ _OD_API = _STOPS_OTHERS | severities(
 
 # official/vision/dataloaders: tf_example_decoder.py; retinanet_input.py; utils.py,
 # process_source_id. MediaPipe Model Maker uses them, too (object_detector/dataset.py,
-# preprocessor.py). It reads the ids of classes alone; neither texts nor a label map, nor the
-# format.
+# preprocessor.py). They read only the class ids, not the texts, the label map or the format.
 _TF_VISION = _OD_API | severities(
     error="NAM007 NAM010 LAB008 LAB017 LAB020",
     warning="LAB002 LAB003 LAB004 LAB005 LAB006 LAB010 LAB011 SET004 IMG014",
 )
-# Model Maker reads no masks.
+# Model Maker does not read masks.
 _MASKS_ARE_0_AND_1 = severities(error="BOX019 BOX020")
 # google/automl: efficientdet/dataloader.py, which parses source ids to float32.
 _EFFICIENTDET = _TF_VISION | severities(error="NAM011 BOX010")
 
 ANY = Receiver("any", "any", {})
-CVAT = Receiver("cvat", "CVAT", _CVAT, "cvat", _of_task)
+CVAT = Receiver("cvat", "CVAT", _CVAT, "cvat", _get_task_severities)
 DATUMARO = Receiver("datumaro", "Datumaro", _DATUMARO)
 OD_API = Receiver("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
 TF_VISION = Receiver("tf-vision", "TF-Vision", _TF_VISION | _MASKS_ARE_0_AND_1, "tf_vision")
@@ -133,13 +135,14 @@ EFFICIENTDET = Receiver(
 )
 
 RECEIVERS = {
-    one.name: one for one in (CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET, ANY)
+    receiver.name: receiver
+    for receiver in (CVAT, DATUMARO, OD_API, TF_VISION, MODEL_MAKER, EFFICIENTDET, ANY)
 }
-"""The receivers by name, in the order in which they are offered."""
+"""The receivers by name, in the order in which they are listed."""
 
 
 def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task | None) -> Receiver:
-    """Who the check is for: who was named, or else who the profile or the task belongs to."""
+    """Return the requested receiver, or else the one of the profile or the task."""
     if receiver is not None:
         return receiver
     if profile is None:
@@ -148,7 +151,7 @@ def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task |
 
 
 class Verdict(str, enum.Enum):
-    """What becomes of shards in a receiver's hands; the values are what reports say."""
+    """The verdict of a receiver on shards. The values are used in JSON reports."""
 
     TAKES = "takes it"
     LOSSES = "takes it with losses"
@@ -156,12 +159,20 @@ class Verdict(str, enum.Enum):
 
     @property
     def rank(self) -> int:
-        """0 for the best."""
+        """0 for the best verdict."""
         return list(Verdict).index(self)
 
 
+VERDICT_TEXTS = {
+    Verdict.TAKES: "accepts them",
+    Verdict.LOSSES: "accepts them, but loses data",
+    Verdict.FAILS: "fails",
+}
+"""The verdicts in words, with the receiver as the subject."""
+
+
 class ReceiverVerdict(NamedTuple):
-    """What a receiver makes of shards, and why: rules, or what its layout needs and they lack."""
+    """The verdict of a receiver, with its reasons: rules, or features that the records lack."""
 
     receiver: Receiver
     verdict: Verdict
@@ -171,29 +182,33 @@ class ReceiverVerdict(NamedTuple):
 def verdicts(
     profile: Profile | None, user: Severities, findings: Findings
 ) -> list[ReceiverVerdict]:
-    """The verdict of each receiver on a dataset that was checked for any.
+    """Return the verdict of each receiver on a dataset that was checked for any receiver.
 
     Args:
-        profile: by which it was checked; a receiver whose own profile requires other keys fails.
-            None for findings that are about no dataset.
-        user: severities that the user has named, which are stronger than the receivers'.
-        findings: what was found, complete.
+        profile: profile of the check; a receiver whose profile requires other keys fails. None if
+            the findings do not belong to a dataset.
+        user: severities that the user has set, which take precedence over those of receivers.
+        findings: all findings.
     """
-    return [_verdict(one, profile, user, findings) for one in RECEIVERS.values() if one is not ANY]
+    return [
+        _judge(receiver, profile, user, findings)
+        for receiver in RECEIVERS.values()
+        if receiver is not ANY
+    ]
 
 
-def _verdict(
+def _judge(
     receiver: Receiver, profile: Profile | None, user: Severities, findings: Findings
 ) -> ReceiverVerdict:
     levels = levels_of(profile.severities if profile else {}, receiver.severities(None), user)
-    reasons: dict[Severity, list[str]] = {one: [] for one in Severity}
+    reasons: dict[Severity, list[str]] = {severity: [] for severity in Severity}
     if profile and receiver.profile:
         is_stopped = levels["EXA003"] is Severity.ERROR
-        reasons[Severity.ERROR] += _misfits(READY[receiver.profile], profile, is_stopped)
+        reasons[Severity.ERROR] += _find_mismatches(READY[receiver.profile], profile, is_stopped)
     worst: dict[str, Severity] = {}
     for name in sorted(findings.names):
-        level, known = levels[name], worst.get(name[:6])
-        if level is not None and (known is None or known.rank < level.rank):
+        level, previous = levels[name], worst.get(name[:6])
+        if level is not None and (previous is None or previous.rank < level.rank):
             worst[name[:6]] = level
     for code, severity in worst.items():
         reasons[severity].append(f"{code} {all_rules()[code].title}")
@@ -203,26 +218,25 @@ def _verdict(
     return ReceiverVerdict(receiver, Verdict.LOSSES if losses else Verdict.TAKES, tuple(losses))
 
 
-def _misfits(own: Profile, profile: Profile, is_stopped: bool) -> Iterator[str]:
-    """What keeps records of a profile from fitting a receiver whom missing keys may stop."""
-    required = [key for key, spec in own.features.items() if spec.required]
-    lacking = [key for key in required if key not in profile.features]
-    if own.field_mapping.box != profile.field_mapping.box:
-        yield f"it does not read the layout {profile.name}"
-    elif lacking and is_stopped:
-        yield f"there is no {', '.join(lacking)}"
+def _find_mismatches(expected: Profile, profile: Profile, is_stopped: bool) -> Iterator[str]:
+    """Yield why records of a profile do not match the receiver's; missing keys may stop it."""
+    required = [key for key, spec in expected.features.items() if spec.required]
+    missing = [key for key in required if key not in profile.features]
+    if expected.field_mapping.box != profile.field_mapping.box:
+        yield f"the layout {profile.name} is not supported"
+    elif missing and is_stopped:
+        yield f"there is no {', '.join(missing)}"
 
 
 def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
-    """One verdict for each receiver, of several datasets: the worst, with its reasons."""
-    found: dict[str, list[ReceiverVerdict]] = {}
-    for one in verdicts:
-        found.setdefault(one.receiver.name, []).append(one)
+    """Return the worst verdict of each receiver on several datasets, with its reasons."""
+    by_receiver: dict[str, list[ReceiverVerdict]] = {}
+    for verdict in verdicts:
+        by_receiver.setdefault(verdict.receiver.name, []).append(verdict)
     worst = []
-    for each in found.values():
-        first, *more = sorted(each, key=lambda one: one.verdict.rank, reverse=True)
-        reasons = chain(
-            first.reasons, *(one.reasons for one in more if one.verdict is first.verdict)
-        )
+    for group in by_receiver.values():
+        first, *more = sorted(group, key=lambda verdict: verdict.verdict.rank, reverse=True)
+        equals = [verdict for verdict in more if verdict.verdict is first.verdict]
+        reasons = chain(first.reasons, *(verdict.reasons for verdict in equals))
         worst.append(first._replace(reasons=tuple(dict.fromkeys(reasons))))
     return worst

@@ -1,6 +1,6 @@
-"""The report: the verdict, what was looked at, what was found, and the figures of the data.
+"""The report of a check: the verdict, the input files, the findings, and statistics of the data.
 
-Its JSON form is versioned and described by ``docs/report.schema.json``.
+``docs/report.schema.json`` describes its JSON form, which has a version.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ _LISTED_SIZES = 50
 
 
 def most_first(counts: Mapping[T, int]) -> list[tuple[T, int]]:
-    """Kinds and counts, the most frequent kinds first, those of one count in order."""
+    """Return the keys and counts, the highest counts first, and equal counts in key order."""
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 class SourceFile(NamedTuple):
-    """A file that was checked; ``bytes`` is None where its size is not known."""
+    """A file that was checked; ``bytes`` is None if the size is unknown."""
 
     name: str
     bytes: int | None
 
 
 class ChosenProfile(NamedTuple):
-    """The expected feature description, and why it is this one."""
+    """The name of the profile of a check, and why it was chosen."""
 
     name: str
     reason: str
 
 
 class Counts(NamedTuple):
-    """True totals, whatever part of the findings is listed.
+    """The totals, including findings that are not listed.
 
     Attributes:
-        shards, records, images, boxes: what was read; an image is a record whose image has
-            bytes.
-        decoded: how many of the images were decoded.
-        by_code: findings by rule.
-        by_severity: findings by severity, those of a rule as its worst; all three are there.
-        by_shard: findings by shard and rule, of the shards that have any; JUnit needs it to know
-            a clean shard from one whose findings are not listed.
+        shards, records, images, boxes: numbers of shards, records, records with image bytes, and
+            boxes that were read.
+        decoded: number of images that were decoded.
+        by_code: number of findings by rule.
+        by_severity: number of findings for each of the three severities; all findings of a rule
+            count as its worst.
+        by_shard: number of findings by shard and rule, for shards with findings; JUnit needs it to
+            distinguish shards without findings from those whose findings are not listed.
     """
 
     shards: int
@@ -68,7 +69,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, shards: Sequence[ShardResult], findings: Findings) -> Counts:
-        """Those of some shards and of what was found in them."""
+        """Compute the totals of shards and their findings."""
         by_code = {code: counts.total() for code, counts in sorted(findings.counts.items())}
         by_severity = dict.fromkeys(Severity, 0)
         for code, count in by_code.items():
@@ -80,10 +81,10 @@ class Counts(NamedTuple):
                 by_shard.setdefault(shard, {})[code] = count
         return cls(
             shards=len(shards),
-            records=sum(one.records for one in shards),
-            images=sum(one.images for one in shards),
-            decoded=sum(one.decoded for one in shards),
-            boxes=sum(one.boxes for one in shards),
+            records=sum(shard.records for shard in shards),
+            images=sum(shard.images for shard in shards),
+            decoded=sum(shard.decoded for shard in shards),
+            boxes=sum(shard.boxes for shard in shards),
             by_code=by_code,
             by_severity=by_severity,
             by_shard=by_shard,
@@ -92,19 +93,20 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """What a check has found in one data set: the shards of a folder with its splits, or a zip.
+    """The report on one dataset: the shards of a folder with its splits, or a zip.
 
     Attributes:
-        name: as the user has named it.
-        profile: which one was expected.
-        findings: all of them, as severe as the policy says, without those of a baseline.
-        fail_on: the least severity that makes the verdict.
-        shards: in order.
-        classes: boxes of each class, by its text, or by ``#id`` where there is no text.
-        image_sizes: images of each ``(height, width)``, pixels.
-        undecoded: why not all images were decoded, if they were not.
-        files: that were checked.
-        verdicts: of each receiver, where it was checked for any; on all findings, also known ones.
+        name: name of the dataset as the user passed it.
+        profile: the expected profile.
+        findings: all findings, without those of a baseline.
+        fail_on: the lowest severity that makes the dataset invalid.
+        shards: results of the shards, in order.
+        classes: number of boxes of each class, by text, or by ``#id`` if there is no text.
+        image_sizes: number of images for each ``(height, width)`` in pixels.
+        undecoded: why not all images were decoded.
+        files: the files that were checked.
+        verdicts: verdict of each receiver on all findings, including known ones; empty if the
+            check was for one receiver.
     """
 
     name: str
@@ -120,26 +122,26 @@ class DatasetReport:
 
     @cached_property
     def counts(self) -> Counts:
-        """True totals."""
+        """The totals of the dataset."""
         return Counts.of(self.shards, self.findings)
 
     @property
     def valid(self) -> bool:
-        """Whether it has records, and no finding at or above the level that fails."""
+        """Whether there are records, and no findings at or above ``fail_on``."""
         return self.counts.records > 0 and self.findings.are_below(self.fail_on)
 
     @property
     def sources(self) -> Sequence[str]:
-        """Names of its files."""
-        return [one.name for one in self.files]
+        """The names of the files."""
+        return [file.name for file in self.files]
 
     @property
     def label_maps(self) -> Sequence[str]:
-        """Names of those that its shards are checked by."""
-        return list(dict.fromkeys(one.label_map for one in self.shards if one.label_map))
+        """The names of the label maps that the shards were checked against."""
+        return list(dict.fromkeys(shard.label_map for shard in self.shards if shard.label_map))
 
     def to_json(self) -> JsonValue:
-        """As the report has it."""
+        """Return the dataset as a JSON object of the report."""
         counts = self.counts
         return {
             "name": self.name,
@@ -150,35 +152,36 @@ class DatasetReport:
             "counts": {
                 "shards": counts.shards,
                 **_figures(counts),
-                "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+                "by_severity": {level.value: counts.by_severity[level] for level in Severity},
             },
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All that a check has to say.
+    """The report of a check.
 
     Attributes:
-        datasets: each for itself, in order.
-        receiver: name of the one for whom it is valid or not.
-        fail_on: the least severity that makes the verdict.
-        valid: whether records were read, and nothing was found at or above that level.
-        findings: in the order of sources, shards, records and codes; at most as many as asked for.
-        total: how many findings there are, listed or not.
-        severities: of each rule that fired, as it was applied.
-        counts: true totals.
-        profile: of all data sets, with all their names where they differ.
+        datasets: reports on the datasets, in order.
+        receiver: name of the receiver that ``valid`` refers to.
+        fail_on: the lowest severity that makes the report invalid.
+        valid: whether records were read, and there are no findings at or above ``fail_on``.
+        findings: the listed findings, in the order of sources, shards, records and codes.
+        total: number of findings, including those that are not listed.
+        severities: the worst severity of each rule that has findings.
+        counts: the totals.
+        profile: the profile of all datasets, or all their names if they differ.
         sources: the files that were checked.
-        shards: what was read of each.
-        classes: boxes of each class.
-        image_sizes: images of each ``(height, width)``, pixels.
-        undecoded: why not all images were decoded; empty where they were.
-        verdicts: of each receiver, where the check is for any; on all findings, also known ones.
-        duration: seconds.
+        shards: the results of the shards.
+        classes: number of boxes of each class.
+        image_sizes: number of images for each ``(height, width)`` in pixels.
+        undecoded: why not all images were decoded; empty if they were.
+        verdicts: verdict of each receiver on all findings, including known ones; empty if the
+            check was for one receiver.
+        duration: duration of the check in seconds.
         configuration: the file that options were read from, if any.
-        baseline: with what is known, which is not among the findings.
-        version: of tfod.
+        baseline: the known findings, which are not among ``findings``.
+        version: version of tfod.
     """
 
     datasets: Sequence[DatasetReport]
@@ -205,80 +208,84 @@ class Report:
     def of(
         cls,
         datasets: Sequence[DatasetReport],
-        rest: DatasetReport | None = None,
+        unassigned: DatasetReport | None = None,
         *,
         fail_on: Severity,
         most: int,
         **more: Any,
     ) -> Report:
-        """The report of some data sets.
+        """Combine the reports on datasets.
 
         Args:
-            datasets: each for itself, in order.
-            rest: what was found that is about none of them.
-            fail_on: the least severity that makes the verdict.
-            most: how many findings are listed.
-            more: the attributes of which a data set says nothing.
+            datasets: the reports, in order.
+            unassigned: findings that do not belong to any dataset.
+            fail_on: the lowest severity that makes the report invalid.
+            most: maximum number of findings to list.
+            more: attributes that dataset reports do not have.
         """
-        parts = [*datasets, *([rest] if rest else [])]
+        parts = [*datasets, *([unassigned] if unassigned else [])]
         findings, classes, sizes = Findings(most), Counter[str](), Counter[tuple[int, int]]()
-        for one in parts:
-            findings.merge(one.findings)
-            add_bounded(classes, one.classes)
-            add_bounded(sizes, one.image_sizes)
-        shards = [shard for one in datasets for shard in one.shards]
-        # A rule may be more severe in one data set than in another.
-        levels = [one.counts.by_severity for one in parts]
-        by_severity = {level: sum(one[level] for one in levels) for level in Severity}
-        profiles = list(dict.fromkeys(one.profile for one in datasets))
-        names = dict.fromkeys(one.name for one in profiles)
-        several = ChosenProfile(", ".join(names), "for each dataset what fits it best")
-        lacking = [one for one in datasets if one.counts.decoded < one.counts.images]
+        for part in parts:
+            findings.merge(part.findings)
+            add_bounded(classes, part.classes)
+            add_bounded(sizes, part.image_sizes)
+        shards = [shard for dataset in datasets for shard in dataset.shards]
+        # The severity of a rule can differ between datasets.
+        totals = [part.counts.by_severity for part in parts]
+        by_severity = {level: sum(counts[level] for counts in totals) for level in Severity}
+        profiles = list(dict.fromkeys(dataset.profile for dataset in datasets))
+        names = dict.fromkeys(profile.name for profile in profiles)
+        several = ChosenProfile(", ".join(names), "the best match for each dataset")
+        incomplete = [data for data in datasets if data.counts.decoded < data.counts.images]
         counts = Counts.of(shards, findings)._replace(by_severity=by_severity)
         return cls(
             datasets=datasets,
             fail_on=fail_on,
             valid=counts.records > 0 and findings.are_below(fail_on),
-            findings=select_listed(findings, [one.name for one in shards]),
+            findings=select_listed(findings, [shard.name for shard in shards]),
             total=findings.total,
             severities=findings.worst,
             counts=counts,
             profile=profiles[0] if len(profiles) == 1 else several,
-            sources=[source for one in datasets for source in one.files],
+            sources=[file for dataset in datasets for file in dataset.files],
             shards=shards,
             classes=classes,
             image_sizes=sizes,
-            undecoded="; ".join(dict.fromkeys(one.undecoded for one in lacking)),
-            verdicts=worst_of(verdict for one in parts for verdict in one.verdicts),
+            undecoded="; ".join(dict.fromkeys(dataset.undecoded for dataset in incomplete)),
+            verdicts=worst_of(verdict for part in parts for verdict in part.verdicts),
             **more,
         )
 
     def dataset_of(self, name: str) -> DatasetReport | None:
-        """The dataset that a shard, an entry of a zip or a label map belongs to, by its name."""
+        """Return the dataset of a shard, zip entry or label map, by its name."""
         return self._datasets_by_name.get(self.source_of(name))
 
     def source_of(self, name: str) -> str:
-        """The file that was checked which a shard's name is of; its own, unless it is in a zip."""
-        found = name
-        while found not in self._source_names and ":" in found:  # also in the name of an entry
-            found = found.rpartition(":")[0]
-        return found if found in self._source_names else name
+        """Return the name of the file that contains a shard: the zip, or the shard itself."""
+        source = name
+        while source not in self._source_names and ":" in source:  # entry names may contain ":"
+            source = source.rpartition(":")[0]
+        return source if source in self._source_names else name
 
     @cached_property
     def _source_names(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.sources)
+        return frozenset(source.name for source in self.sources)
 
     @cached_property
     def _datasets_by_name(self) -> Mapping[str, DatasetReport]:
-        return {name: one for one in self.datasets for name in (*one.sources, *one.label_maps)}
+        return {
+            name: dataset
+            for dataset in self.datasets
+            for name in (*dataset.sources, *dataset.label_maps)
+        }
 
     def flatten(self, *fields: str) -> list[tuple[Any, ...]]:
-        """The findings as tuples of some of their fields, which makes a test one line."""
-        return [tuple(getattr(one, name) for name in fields) for one in self.findings]
+        """Return the findings as tuples of these fields, for tests of one line."""
+        return [tuple(getattr(finding, name) for name in fields) for finding in self.findings]
 
     def to_json(self) -> dict[str, JsonValue]:
-        """The report as JSON; keys in a fixed order."""
-        counts, known, sizes = self.counts, self.baseline, most_first(self.image_sizes)
+        """Return the report as a JSON object, with its keys in a fixed order."""
+        counts, baseline, sizes = self.counts, self.baseline, most_first(self.image_sizes)
         return {
             "report_version": REPORT_VERSION,
             "valid": self.valid,
@@ -286,23 +293,23 @@ class Report:
             "receiver": self.receiver,
             "receivers": [
                 {
-                    "name": one.receiver.name,
-                    "verdict": one.verdict.value,
-                    "reasons": list(one.reasons),
+                    "name": verdict.receiver.name,
+                    "verdict": verdict.verdict.value,
+                    "reasons": list(verdict.reasons),
                 }
-                for one in self.verdicts
+                for verdict in self.verdicts
             ],
             "configuration": self.configuration,
             "profile": self.profile._asdict(),
-            "datasets": [one.to_json() for one in self.datasets],
-            "sources": [one._asdict() for one in self.sources],
-            "shards": [{"name": one.name, **_figures(one)} for one in self.shards],
+            "datasets": [dataset.to_json() for dataset in self.datasets],
+            "sources": [source._asdict() for source in self.sources],
+            "shards": [{"name": shard.name, **_figures(shard)} for shard in self.shards],
             "counts": {
                 "shards": counts.shards,
                 **_figures(counts),
                 "findings": self.total,
                 "by_code": dict(sorted(counts.by_code.items())),
-                "by_severity": {one.value: counts.by_severity[one] for one in Severity},
+                "by_severity": {level.value: counts.by_severity[level] for level in Severity},
                 "shards_by_code": dict(sorted(Counter(chain(*counts.by_shard.values())).items())),
                 "by_shard": {
                     shard: dict(sorted(by_code.items()))
@@ -310,8 +317,8 @@ class Report:
                 },
             },
             "undecoded": self.undecoded,
-            "severities": {code: one.value for code, one in sorted(self.severities.items())},
-            "findings": [one.to_json() for one in self.findings],
+            "severities": {code: level.value for code, level in sorted(self.severities.items())},
+            "findings": [finding.to_json() for finding in self.findings],
             "statistics": {
                 "classes": dict(most_first(self.classes)),
                 "image_sizes": [
@@ -320,11 +327,11 @@ class Report:
                 ],
                 "different_image_sizes": len(sizes),
             },
-            "baseline": {"file": known.name, "known": known.hidden} if known else None,
+            "baseline": {"file": baseline.name, "known": baseline.hidden} if baseline else None,
             "tool": {"name": "tfod", "version": self.version},
             "duration": round(self.duration, 3),
         }
 
 
-def _figures(one: Counts | ShardResult) -> dict[str, JsonValue]:
-    return {name: getattr(one, name) for name in ("records", "images", "decoded", "boxes")}
+def _figures(totals: Counts | ShardResult) -> dict[str, JsonValue]:
+    return {name: getattr(totals, name) for name in ("records", "images", "decoded", "boxes")}

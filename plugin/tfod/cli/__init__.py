@@ -1,5 +1,4 @@
-"""The command ``tfod``: arguments in, printed lines and an exit status out.
+"""The command ``tfod``: a module for each command, or for several that share their options.
 
-A module for each command, or for some that share their options.
-It may import every other room; a command's module is imported when the command is typed.
+The module of a command is imported when the command runs. It may import every other package.
 """

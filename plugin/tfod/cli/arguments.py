@@ -1,4 +1,4 @@
-"""The command line: its parser, and the arguments that several commands share."""
+"""The parser of the command line, and the arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -16,39 +16,38 @@ if TYPE_CHECKING:
     from tfod.checker.profiles.profile import Profile
 
 COMMANDS = {
-    "check": "find every defect of shards and annotation zips",
-    "convert": "make shards of Pascal VOC, COCO, YOLO, a CSV or CVAT XML, and these of shards",
-    "cvat": "export shards from a CVAT server, and import them",
-    "describe": "say what is in shards",
-    "diff": "compare two datasets: shards, or shards and what they were made from",
-    "repair": "fix what can be fixed without guessing, into another folder",
-    "reshard": "write shards as another number of shards, or put several sources together",
-    "rules": "list the rules of the checker, or explain one",
-    "serve": "a page and an HTTP API that check what is uploaded",
-    "show": "draw images with their boxes on a page",
+    "check": "check shards and annotation zips for errors",
+    "convert": "convert Pascal VOC, COCO, YOLO, CSV or CVAT XML to shards, or shards to these",
+    "cvat": "export shards from a CVAT server, or import them",
+    "describe": "print a summary of shards",
+    "diff": "compare two datasets: shards, or shards and the annotations that they come from",
+    "repair": "fix what can be fixed without guessing, in a copy",
+    "reshard": "change the number or size of shards, or merge several sources",
+    "rules": "list the rules of the checker, or explain a rule",
+    "serve": "run a web page and an HTTP API that check uploads",
+    "show": "draw images with their boxes on an HTML page",
 }
-"""Each is a module with ``add_arguments(parser)``, which is loaded when the command is typed."""
-_ELSEWHERE = {"serve": "tfod_validator.serve"}
+"""The commands and their help. Each command has a module with ``add_arguments(parser)``."""
+_OTHER_MODULES = {"serve": "tfod_validator.serve"}
 RUNNER = "--runner"
-MOST_SHARDS = 99_999
-"""Of one set: as many as five digits can say."""
+MAX_SHARDS = 99_999
+"""The maximum number of shards in a set: the names of shards have five digits."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and name the command that they are about.
+    """A parser with one-line errors, and help that fits on a screen.
 
-    Its help fits on a screen: the usage does not repeat the options, and options with a long value
-    stand in one line with their text. ``parser`` of what it parses is that of the command.
+    The parsed namespace has the parser as ``parser``.
     """
 
-    def __init__(self, **more: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         formatter = functools.partial(argparse.HelpFormatter, max_help_position=28)
-        super().__init__(formatter_class=formatter, **more)
+        super().__init__(formatter_class=formatter, **options)
         self.set_defaults(parser=self)
 
     def format_help(self) -> str:
-        """What ``--help`` prints."""
-        positionals = [_in_usage(one) for one in self._get_positional_actions()]
+        """Return the text that ``--help`` prints."""
+        positionals = [_format_usage(action) for action in self._get_positional_actions()]
         self.usage = " ".join(("%(prog)s [options]", *positionals))
         return super().format_help()
 
@@ -56,8 +55,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def _in_usage(action: argparse.Action) -> str:
-    """``SOURCE...``, ``[CODE]``; ``SOURCE … DEST`` says by itself that there are several."""
+def _format_usage(action: argparse.Action) -> str:
+    """Format a positional argument, as ``SOURCE...``, ``[CODE]`` or ``SOURCE … DEST``."""
     name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     if action.nargs in (argparse.ONE_OR_MORE, argparse.ZERO_OR_MORE, argparse.PARSER):
         return name if "…" in name else f"{name}..."
@@ -65,21 +64,22 @@ def _in_usage(action: argparse.Action) -> str:
 
 
 class _Version(argparse.Action):
-    """Shows the version, and whether the kernel is compiled."""
+    """Prints the version, and whether the kernel is compiled."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from tfod.kernel import WHY_NOT_COMPILED
 
-        slower = f"Python kernel, slower: {WHY_NOT_COMPILED}"
-        print(f"tfod {__version__} ({slower if WHY_NOT_COMPILED else 'compiled kernel'})")
+        kernel = "compiled kernel"
+        if WHY_NOT_COMPILED:
+            kernel = f"Python kernel, slower: {WHY_NOT_COMPILED}"
+        print(f"tfod {__version__} ({kernel})")
         parser.exit()
 
 
 def build_parser(command: str | None) -> Parser:
-    """Build the parser of a command; of another word than one, that which names all of them."""
-    parser = Parser(
-        prog="tfod", description="TF Object Detection API TFRecords without TensorFlow."
-    )
+    """Build the parser of a command, or one that lists all commands if there is no such command."""
+    text = "Tools for TFRecords of the TF Object Detection API, without TensorFlow."
+    parser = Parser(prog="tfod", description=text)
     text = "show program's version number and exit"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -87,103 +87,101 @@ def build_parser(command: str | None) -> Parser:
         for name, text in COMMANDS.items():
             commands.add_parser(name, help=text)
     else:
-        module = importlib.import_module(_ELSEWHERE.get(command, f"tfod.cli.{command}"))
+        module = importlib.import_module(_OTHER_MODULES.get(command, f"tfod.cli.{command}"))
         module.add_arguments(commands.add_parser(command))
     return parser
 
 
-def parse_arguments(given: Sequence[str]) -> argparse.Namespace:
-    """What is typed; ``run`` is the function of the command."""
-    arguments, for_runner = split_arguments(given)
-    words = (one for one in arguments if not one.startswith("-"))
+def parse_arguments(command_line: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; ``run`` of the result is the function of the command."""
+    arguments, runner_arguments = split_arguments(command_line)
+    words = (argument for argument in arguments if not argument.startswith("-"))
     parser = build_parser(next(words, None))
     options, unknown = parser.parse_known_args(arguments)
-    if hasattr(options, "more") and not any(one.startswith("-") for one in unknown):
-        # Sources behind an option, which argparse does not put to those in front of it.
-        options.more, unknown = unknown, []
+    if hasattr(options, "more_paths") and not any(word.startswith("-") for word in unknown):
+        # argparse does not add paths after an option to the paths before it.
+        options.more_paths, unknown = unknown, []
     if unknown:
-        is_for_runner = getattr(options, "runner", None) is not None
-        hint = "; Beam's own options stand behind --" if is_for_runner else ""
+        has_runner = getattr(options, "runner", None) is not None
+        hint = "; put the options of Beam after --" if has_runner else ""
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    options.runner_arguments = for_runner
+    options.runner_arguments = runner_arguments
     return options
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split a command line into ours and Beam's, which stands behind the first bare ``--``.
+    """Split a command line at the first bare ``--`` into arguments of tfod and of Beam.
 
-    Without ``--runner`` all of it is ours, and ``--`` means what argparse makes of it.
+    Without ``--runner``, all arguments belong to tfod, and argparse interprets ``--``.
     """
     ours = list(arguments)
     end = ours.index("--") if "--" in ours else len(ours)
-    typed = (one.partition("=")[0] for one in ours[:end])
-    if any(one.startswith("--ru") and RUNNER.startswith(one) for one in typed):
+    options = (argument.partition("=")[0] for argument in ours[:end])
+    if any(option.startswith("--ru") and RUNNER.startswith(option) for option in options):
         return ours[:end], ours[end + 1 :]
     return ours, []
 
 
-# Arguments that several commands have; ``add`` is ``add_argument`` of a parser or of a group
+# Functions that add a shared argument. ``add`` is ``add_argument`` of a parser or of a group.
 
 
 def add_output(
     add: Callable[..., Any],
-    text: str = "where the report goes, if not on the screen",
+    text: str = "file for the report (default: the screen)",
     formats: Sequence[str] = (),
-    **more: Any,
+    **options: Any,
 ) -> None:
-    """``--output``, a file; of a report ``--format``, too, whose default is the first."""
+    """Add ``--output``, and ``--format`` if there are formats; the first one is the default."""
     if formats:
-        named = f"{', '.join(formats)} (default: {formats[0]})"
-        add("--format", metavar="NAME", help=named, choices=formats, default=formats[0])
-    add("-o", "--output", metavar="FILE", help=text, type=to_write, **more)
+        names = f"{', '.join(formats)} (default: {formats[0]})"
+        add("--format", metavar="NAME", help=names, choices=formats, default=formats[0])
+    add("-o", "--output", metavar="FILE", help=text, type=output_path, **options)
 
 
 def add_label_map(
-    add: Callable[..., Any], text: str = "for all shards, in place of those beside them"
+    add: Callable[..., Any], text: str = "label map for all shards (default: one next to each)"
 ) -> None:
-    """``--label-map``."""
+    """Add ``--label-map``."""
     add("--label-map", metavar="FILE|NAME", help=text)
 
 
 def add_profile(add: Callable[..., Any]) -> None:
-    """``--profile`` of a command that does not check."""
-    add("--profile", metavar="NAME|FILE", help="as for tfod check; the best fit otherwise")
+    """Add ``--profile`` to a command that does not check."""
+    text = "see tfod check --help (default: the best fit)"
+    add("--profile", metavar="NAME|FILE", help=text)
 
 
 def add_receiver(add: Callable[..., Any]) -> None:
-    """``--for``: who reads the shards that a command writes."""
-    from tfod.detection.images.source_ids import LARGEST_FOR  # --version does without
+    """Add ``--for``, the program that will read the shards that a command writes."""
+    from tfod.detection.images.source_ids import LARGEST_FOR  # --version does not need it
 
-    text = "who reads the shards next; most want numbers as image/source_id, where a text is "
-    text += "then kept in tfod/attributes"
+    text = "program that will read the shards; most need numbers as image/source_id, so a "
+    text += "text is stored in tfod/attributes instead"
     add("--for", help=text, dest="receiver", choices=tuple(LARGEST_FOR))
 
 
-# Types
+# Types of arguments
 
 
-def whole_number(least: int = 0, most: int | None = None) -> Callable[[str], int]:
-    """A type for argparse: a number in digits, from ``least`` to ``most``."""
-    largest = (1 << 63) - 1 if most is None else most
-    bounds = f"of {least} or more" if most is None else f"from {least:,} to {most:,}"
+def whole_number(minimum: int = 0, maximum: int | None = None) -> Callable[[str], int]:
+    """Return an argparse type: a decimal number from ``minimum`` to ``maximum``."""
+    largest = (1 << 63) - 1 if maximum is None else maximum
+    bounds = f"of {minimum} or more" if maximum is None else f"from {minimum:,} to {maximum:,}"
 
     def parse(text: str) -> int:
         is_number = text.isascii() and text.isdigit()
         number = (int(text) if len(text) < 20 else largest + 1) if is_number else -1
-        if most is None and number > largest:
-            raise argparse.ArgumentTypeError(f"{text:.20}… is too large; the most is {largest:,}")
-        if not least <= number <= largest:
+        if maximum is None and number > largest:
+            raise argparse.ArgumentTypeError(f"{text:.20}… is too large; the limit is {largest:,}")
+        if not minimum <= number <= largest:
             raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number {bounds}")
         return number
 
     return parse
 
 
-def limit(variable: str, default: int) -> int:
-    """A limit that a variable of the environment sets.
-
-    Raises TfodError where that is not a whole number of 1 or more.
-    """
+def read_limit(variable: str, default: int) -> int:
+    """Return a limit that an environment variable can change, a whole number of 1 or more."""
     text = os.environ.get(variable)
     try:
         return whole_number(1)(text) if text else default
@@ -192,41 +190,41 @@ def limit(variable: str, default: int) -> int:
 
 
 def not_empty(text: str) -> str:
-    """A type for argparse: a path or a name; a variable of a script may not be set."""
+    """Check that a path or a name is not empty, as an argparse type."""
     if not text:
-        raise argparse.ArgumentTypeError("is empty; is a variable not set?")
+        raise argparse.ArgumentTypeError("is empty; is a shell variable not set?")
     return text
 
 
-def to_write(text: str) -> str:
-    """A type for argparse: the path of what is written, which is on this machine."""
+def output_path(text: str) -> str:
+    """Check that an output path is a local path, as an argparse type."""
     from tfod.tfrecord.storage.urls import require_local
 
     if not text:
-        raise TfodError("the name of what to write is empty; is a variable not set?")
+        raise TfodError("the output path is empty; is a shell variable not set?")
     require_local(text)
     return text
 
 
 def rule_names(option: str) -> Callable[[str], list[str]]:
-    """A type for argparse: codes and families of rules, with commas."""
+    """Return an argparse type: comma-separated codes and families of rules."""
 
     def parse(text: str) -> list[str]:
-        from tfod.checker.rules.registry import require_rule_names  # --version does without
+        from tfod.checker.rules.registry import require_rule_names  # --version does not need it
 
-        found = [name for one in text.split(",") if (name := one.strip().upper())]
-        if not found:
-            raise argparse.ArgumentTypeError(f"{text!r} names no rule")
-        require_rule_names(found, option)
-        return found
+        names = [name for part in text.split(",") if (name := part.strip().upper())]
+        if not names:
+            raise argparse.ArgumentTypeError(f"{text!r} contains no rule")
+        require_rule_names(names, option)
+        return names
 
     return parse
 
 
-def named_profile(name_or_path: str | None) -> Profile | None:
-    """What ``--profile`` names, if anything; TfodError where that is no profile."""
+def load_named_profile(name_or_path: str | None) -> Profile | None:
+    """Load the profile that ``--profile`` names, if any."""
     if name_or_path is None:
         return None
-    from tfod.checker.profiles.file import load_profile  # few commands are given one
+    from tfod.checker.profiles.file import load_profile  # rarely needed
 
     return load_profile(name_or_path)

@@ -1,4 +1,4 @@
-"""``tfod check``: its options, the progress bar, and what is printed."""
+"""The command ``tfod check``."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tfod.cli.arguments import (
     Parser,
     add_label_map,
     add_output,
-    limit,
     not_empty,
+    read_limit,
     rule_names,
     whole_number,
 )
-from tfod.cli.printing import begin_output, files_among, files_of, print_note
+from tfod.cli.printing import begin_output, existing_files, list_source_files, print_note
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
 from tfod.sources.resolver import resolve
@@ -50,59 +50,60 @@ _FILES = ("profile", "cvat_labels", "cvat_xml", "pipeline_config", "baseline")
 
 
 def add_arguments(parser: Parser) -> None:
-    """What ``check`` takes."""
+    """Add the arguments of ``check``."""
     parser.description = (
-        "Check shards, folders, zips, globs, URLs or standard input (-). Exit status: "
-        "0 valid, 1 not, 2 the check could not run."
+        "Check shards in files, folders, zips, globs, URLs or standard input (-). Exit status: "
+        "0 if they are valid, 1 if not, 2 if the check could not run."
     )
     parser.set_defaults(run=_run)
     add = parser.add_argument
-    text = "by default what --pipeline-config names"
+    text = "what to check (default: see --pipeline-config)"
     add("sources", metavar="SOURCE", help=text, type=not_empty, nargs="*")
 
-    add = parser.add_argument_group("what is expected").add_argument
-    text = f"who reads the shards next: {', '.join(RECEIVERS)}"
+    add = parser.add_argument_group("expectations").add_argument
+    text = f"program that will read the shards: {', '.join(RECEIVERS)}"
     add("--for", metavar="NAME", help=text, choices=tuple(RECEIVERS), dest="receiver")
-    text = f"what a record has: {', '.join(READY)}, or a file"
+    text = f"expected features of records: {', '.join(READY)}, or a file"
     add("--profile", metavar="NAME|FILE", help=text)
     add_label_map(add)
     for name, text in (
-        ("--select", "only these rules: codes and families, with commas"),
-        ("--ignore", "not these; a code is stronger than its family"),
+        ("--select", "check only these rules or families (comma-separated)"),
+        ("--ignore", "skip these; a code takes precedence over its family"),
     ):
         add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
-    text = f"of a rule or a family: {', '.join(LEVELS)}"
+    text = f"level of a rule or family: {', '.join(LEVELS)}"
     add("--severity", metavar="CODE=LEVEL", help=text, type=_severity, action="append", default=[])
-    text = "error or warning: what makes shards invalid"
+    text = "level from which shards are invalid: error, warning"
     add("--fail-on", metavar="LEVEL", help=text, choices=LEVELS[:2])
-    text = "a tfod.toml, in place of the nearest one upward"
+    text = "use this tfod.toml, not the nearest one in the parent folders"
     add("--config", metavar="FILE", help=text, type=not_empty)
 
-    add = parser.add_argument_group("what the shards are held against").add_argument
-    text = "a task, job, project of the server CVAT_HOST"
+    add = parser.add_argument_group("references to compare the shards with").add_argument
+    text = "a task, job or project on the server CVAT_HOST"
     add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
-    add("--images", metavar="DIR", help="the images that the shards are about")
-    add("--pipeline-config", metavar="FILE", help="the OD API's configuration of a training")
+    add("--images", metavar="DIR", help="original images of the shards")
+    add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
-    add = parser.add_argument_group("how the shards are read").add_argument
-    text = f"images to decode of each shard (default: {MOST_DECODED})"
-    add("--decode", metavar="all|none|N", help=text, type=_most_decoded, default=MOST_DECODED)
-    add("--jobs", metavar="N", help="processes (default: all cores)", type=whole_number(1))
-    add(RUNNER, metavar="NAME", help="an Apache Beam runner; -- and its own options last")
+    add = parser.add_argument_group("processing").add_argument
+    text = f"images to decode per shard (default: {MOST_DECODED})"
+    add("--decode", metavar="all|none|N", help=text, type=_max_decoded, default=MOST_DECODED)
+    text = "number of processes (default: all cores)"
+    add("--jobs", metavar="N", help=text, type=whole_number(1))
+    add(RUNNER, metavar="NAME", help="Apache Beam runner; its options follow after --")
 
-    add = parser.add_argument_group("what comes out").add_argument
+    add = parser.add_argument_group("report").add_argument
     add_output(add, formats=FORMATS)
-    text = "how many are listed (default: 1000)"
+    text = "maximum number of findings to list (default: 1000)"
     add("--max-findings", metavar="N", help=text, type=whole_number(1), default=1000)
-    text = "the findings alone, and of valid shards nothing"
+    text = "print only findings, and nothing for valid shards"
     add("-q", "--quiet", action="store_true", help=text)
-    text = "report only what is not in this JSON report"
+    text = "omit findings that are in this earlier JSON report"
     add("--baseline", metavar="FILE", help=text, type=not_empty)
 
 
-def _most_decoded(text: str) -> int | None:
+def _max_decoded(text: str) -> int | None:
     try:
         return read_most_decoded(text)
     except ValueError as error:
@@ -120,47 +121,47 @@ def _severity(text: str) -> tuple[str, str]:
 def _run(arguments: argparse.Namespace) -> int:
     path = arguments.config
     configuration = load_configuration(path) if path else find_configuration()
-    options = _options(arguments, configuration)
-    with _found(arguments.sources, options) as everything:
-        found = everything
+    options = _make_options(arguments, configuration)
+    with _resolve(arguments.sources, options) as all_sources:
+        sources = all_sources
         if configuration.exclude:
-            found = _without_excluded(everything, configuration, arguments.quiet)
-        read = [*files_among(*(getattr(arguments, name) for name in _FILES)), arguments.images]
-        read += files_among(configuration.file, configuration.profile, options.label_map)
-        read += files_of(everything)
-        with begin_output(arguments.output, read) as out:
+            sources = _exclude(all_sources, configuration, arguments.quiet)
+        inputs = [*existing_files(*(getattr(arguments, name) for name in _FILES)), arguments.images]
+        inputs += existing_files(configuration.file, configuration.profile, options.label_map)
+        inputs += list_source_files(all_sources)
+        with begin_output(arguments.output, inputs) as output:
             has_bar = options.runner is None and sys.stderr.isatty() and not arguments.quiet
-            with _progress_bar(found) if has_bar else nullcontext() as progress:
-                report = check(found, options, progress or (lambda *_: None))
-            out.write(_rendered(report, options, arguments, found))
+            with _progress_bar(sources) if has_bar else nullcontext() as progress:
+                report = check(sources, options, progress or (lambda *_: None))
+            output.write(_render(report, options, arguments, sources))
     return 0 if report.valid else 1
 
 
-def _found(sources: list[str], options: Options) -> AbstractContextManager[ResolvedSources]:
-    """What is to be checked: without sources the shards that a trainer's configuration names."""
+def _resolve(sources: list[str], options: Options) -> AbstractContextManager[ResolvedSources]:
+    """Resolve the sources, by default those in the pipeline configuration."""
     if not sources and options.training_config is not None:
         sources = options.training_config.sources()
         if not sources:
-            return nullcontext(ResolvedSources())  # which is what there is to say
+            return nullcontext(ResolvedSources())  # the report says that the config names no shards
     if not sources:
-        raise TfodError("name what is to be checked: shards, a folder or a zip")
+        raise TfodError("nothing to check; pass shards, a folder or a zip")
     return resolve(sources, options.label_map, options.archive_limits)
 
 
-def _without_excluded(
-    everything: ResolvedSources, configuration: Configuration, quiet: bool
+def _exclude(
+    all_sources: ResolvedSources, configuration: Configuration, quiet: bool
 ) -> ResolvedSources:
-    found, excluded = everything.without(configuration.excludes)
-    if excluded and not found.datasets:
-        raise TfodError(f"{configuration.file} excludes all that is to be checked")
+    sources, excluded = all_sources.without(configuration.excludes)
+    if excluded and not sources.datasets:
+        raise TfodError(f"{configuration.file} excludes everything that was to be checked")
     if excluded and not quiet:
-        what = f"{configuration.file} excludes {'it' if len(excluded) == 1 else 'them'}"
-        print_note(f"{plural(len(excluded), 'file')} not checked: {what}")
-    return found
+        reason = f"{configuration.file} excludes {'it' if len(excluded) == 1 else 'them'}"
+        print_note(f"{plural(len(excluded), 'file')} not checked: {reason}")
+    return sources
 
 
-def _options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
-    typed = Configuration(
+def _make_options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
+    command_line = Configuration(
         receiver=arguments.receiver,
         profile=arguments.profile,
         label_map=arguments.label_map,
@@ -169,7 +170,7 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         severity=dict(arguments.severity),
         fail_on=arguments.fail_on,
     )
-    of_cvat = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
+    references = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
     training_config = baseline = None
     if arguments.pipeline_config is not None:
         from tfod.checker.references.pipeline_config import TrainingConfig
@@ -181,25 +182,24 @@ def _options(arguments: argparse.Namespace, configuration: Configuration) -> Opt
         baseline = read_baseline(arguments.baseline)
     limits = ZipLimits()
     return options_of(
-        typed,
+        command_line,
         configuration,
-        task=_task(*of_cvat) if any(of_cvat) else None,
+        task=_load_task(*references) if any(references) else None,
         training_config=training_config,
         decode=arguments.decode,
         max_findings=arguments.max_findings,
-        max_record_bytes=limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
+        max_record_bytes=read_limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         jobs=arguments.jobs or os.cpu_count() or 1,
-        runner=None if arguments.runner is None else _runner(arguments),
+        runner=None if arguments.runner is None else _make_runner(arguments),
         archive_limits=ZipLimits(
-            total_bytes=limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
-            entries=limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
+            total_bytes=read_limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
+            entries=read_limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
         ),
         baseline=baseline,
     )
 
 
-def _runner(arguments: argparse.Namespace) -> Runner:
-    """What is to do the work in place of this process."""
+def _make_runner(arguments: argparse.Namespace) -> Runner:
     name, jobs = arguments.runner, arguments.jobs
     if jobs is not None:
         raise TfodError(
@@ -207,20 +207,20 @@ def _runner(arguments: argparse.Namespace) -> Runner:
             f"-- --direct_running_mode multi_processing --direct_num_workers {jobs}"
         )
     if not hasattr(os, "killpg"):
-        raise TfodError(f"{RUNNER} needs Linux or macOS; leave it out")
+        raise TfodError(f"{RUNNER} needs Linux or macOS; omit it")
     from tfod.beam import Runner
 
     return Runner(name, tuple(arguments.runner_arguments))
 
 
-def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
-    """What is known of the CVAT task: live from its server, or from files."""
+def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
+    """Load the CVAT task from its server, or from the files that describe it."""
     if kind_and_id is None:
         from tfod.checker.references.cvat_task import load_task
 
-        return load_task(*described)
-    if any(described):
-        raise TfodError("--cvat stands alone: leave out --cvat-xml, --cvat-labels and --images")
+        return load_task(*files)
+    if any(files):
+        raise TfodError("--cvat excludes --cvat-xml, --cvat-labels and --images; omit these")
     from tfod.cvat.client.connection import Target, connect
     from tfod.cvat.client.live_task import fetch_task
 
@@ -229,15 +229,15 @@ def _task(kind_and_id: list[str] | None, *described: str | None) -> Task:
         return fetch_task(server, target).task
 
 
-def _rendered(
-    report: Report, options: Options, arguments: argparse.Namespace, found: ResolvedSources
+def _render(
+    report: Report, options: Options, arguments: argparse.Namespace, sources: ResolvedSources
 ) -> str:
     if arguments.format == "text":
         from tfod.checker.reporters.text import render_text
 
         # https://no-color.org, https://force-color.org
-        color, out = bool(os.environ.get("FORCE_COLOR")), sys.stdout
-        color |= out is not None and out.isatty() and not os.environ.get("NO_COLOR")
+        color, stdout = bool(os.environ.get("FORCE_COLOR")), sys.stdout
+        color |= stdout is not None and stdout.isatty() and not os.environ.get("NO_COLOR")
         return render_text(
             report,
             color=color and arguments.output is None,
@@ -249,18 +249,18 @@ def _rendered(
     if arguments.format == "html":
         from tfod.checker.reporters.samples import choose_samples
 
-        return renderer(report, choose_samples(report, found.shards, options.profile))
+        return renderer(report, choose_samples(report, sources.shards, options.profile))
     return renderer(report)
 
 
 @contextmanager
-def _progress_bar(found: ResolvedSources) -> Iterator[Progress | None]:
+def _progress_bar(sources: ResolvedSources) -> Iterator[Progress | None]:
     try:
         from tqdm import tqdm
     except ImportError:
         yield None
         return
-    total = sum(one.size or 0 for one in found.files) or None
-    how = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
-    with tqdm(total=total, desc="checking", file=sys.stderr, **how) as bar:
+    total = sum(file.size or 0 for file in sources.files) or None
+    style = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
+    with tqdm(total=total, desc="checking", file=sys.stderr, **style) as bar:
         yield lambda read, _: bar.update(read)

@@ -1,4 +1,4 @@
-"""``tfod convert``: a dataset of one format as another."""
+"""The command ``tfod convert``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from tfod.checker.finding import plural
 from tfod.cli.arguments import (
-    MOST_SHARDS,
+    MAX_SHARDS,
     Parser,
     add_label_map,
     add_profile,
     add_receiver,
-    named_profile,
+    load_named_profile,
     not_empty,
-    to_write,
+    output_path,
     whole_number,
 )
 from tfod.cli.printing import print_line, print_note
@@ -29,86 +29,87 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    """What ``convert`` takes."""
+    """Add the arguments of ``convert``."""
     parser.description = (
-        "Convert a dataset, subset by subset: Pascal VOC, COCO, YOLO, a CSV or CVAT XML to shards "
-        "and back. What the other format has no place for is counted."
+        "Convert a dataset from Pascal VOC, COCO, YOLO, CSV or CVAT XML to shards, or from "
+        "shards to these. Anything that the other format cannot store is reported."
     )
     parser.set_defaults(run=_run)
     add = parser.add_argument
-    text = "shards, or a dataset of another format"
+    text = "shards, or a dataset in another format"
     add("source", metavar="SOURCE", help=text, type=not_empty)
-    text = "a folder, or a file by its name: .record, .tfrecord, .json, .csv, .xml"
-    add("target", metavar="DEST", help=text, type=to_write)
-    text = "the format of SOURCE, where the path does not say it: %(choices)s"
+    text = "a folder, or a file named .record, .tfrecord, .json, .csv or .xml"
+    add("target", metavar="DEST", help=text, type=output_path)
+    text = "format of SOURCE, if it is ambiguous: %(choices)s"
     add("--from", metavar="FORMAT", help=text, choices=FORMATS, dest="source_format")
-    text = "the format of DEST: likewise, keras_coco or roboflow (default: shards)"
+    text = "format of DEST: one of these, keras_coco or roboflow (default: shards)"
     add("--to", metavar="FORMAT", help=text, choices=TARGETS, dest="target_format")
-    text = "the images: where they are; from shards where to write them"
+    text = "folder to read images from; folder to write them to if SOURCE is shards"
     add("--images", metavar="DIR", help=text, type=not_empty)
-    text = "the annotations alone; sizes are those that they give"
+    text = "do not write images; use the image sizes in the annotations"
     add("--no-images", action="store_true", help=text)
-    add_label_map(add, "the ids of the classes; what is found in SOURCE otherwise")
+    add_label_map(add, "the ids of the classes (default: those in SOURCE)")
     add_profile(add)
-    text = "only this subset; the name of the one that has none"
+    text = "convert only this subset; also names a subset without a name"
     add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
-    text = "shards of each subset (default: 1), never more than images"
-    add("--num-shards", metavar="N", help=text, type=whole_number(1, MOST_SHARDS), default=1)
-    add("--masks", action="store_true", help="outlines as masks, one for each object")
-    text = "leave out objects that VOC calls difficult"
+    text = "shards per subset, at most one per image (default: 1)"
+    add("--num-shards", metavar="N", help=text, type=whole_number(1, MAX_SHARDS), default=1)
+    add("--masks", action="store_true", help="write the outline of each object as a mask")
+    text = "omit objects that VOC marks as difficult"
     add("--ignore-difficult", action="store_true", help=text)
     add_receiver(add)
-    text = "the boxes of shards are pixels, which they must not be: divide them"
+    text = "boxes of SOURCE, which is shards, are in pixels: normalize them"
     add("--boxes", help=text, choices=("pixels",))
-    text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
-    kinds = [one.value for one in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
-    add("--odd-boxes", help=text, choices=kinds, default="refuse")
-    text = "masks of another size than their image (default: refuse)"
-    kinds = [one.value for one in OddMasks]
-    add("--odd-masks", help=text, choices=kinds, default="refuse")
-    text = "photos with an EXIF orientation: store them upright, or keep them as they are "
-    text += "and put the boxes on the stored pixels (default: upright)"
+    text = "inverted, flat, non-finite or outside boxes (default: refuse)"
+    values = [action.value for action in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
+    add("--odd-boxes", help=text, choices=values, default="refuse")
+    text = "masks whose size differs from the image (default: refuse)"
+    values = [action.value for action in OddMasks]
+    add("--odd-masks", help=text, choices=values, default="refuse")
+    text = "images with an EXIF rotation: rotate them, or keep them and rotate the boxes back "
+    text += "(default: upright)"
     add("--exif", help=text, choices=("upright", "keep"), default="upright")
-    add("--overwrite", action="store_true", help="replace files of the same names")
+    add("--overwrite", action="store_true", help="replace existing files")
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     from tfod.detection.images.source_ids import LARGEST_FOR
     from tfod.formats.table import convert
 
-    profile = named_profile(options.profile)
-    wanted = Options(
+    profile = load_named_profile(arguments.profile)
+    verify = functools.partial(_verify, arguments.receiver)
+    options = Options(
         field_mapping=profile.field_mapping if profile else None,
-        label_map=options.label_map,
-        images=options.images,
-        no_images=options.no_images,
-        subset=options.subset,
-        masks=options.masks,
-        ignore_difficult=options.ignore_difficult,
-        odd_boxes=OddBoxes(options.odd_boxes),
-        odd_masks=OddMasks(options.odd_masks),
-        upright=options.exif == "upright",
-        num_shards=options.num_shards,
-        largest_source_id=LARGEST_FOR.get(options.receiver),
-        verify=None if options.no_images else functools.partial(_verify, options.receiver),
-        boxes_in_pixels=options.boxes == "pixels",
-        overwrite=options.overwrite,
+        label_map=arguments.label_map,
+        images=arguments.images,
+        no_images=arguments.no_images,
+        subset=arguments.subset,
+        masks=arguments.masks,
+        ignore_difficult=arguments.ignore_difficult,
+        odd_boxes=OddBoxes(arguments.odd_boxes),
+        odd_masks=OddMasks(arguments.odd_masks),
+        upright=arguments.exif == "upright",
+        num_shards=arguments.num_shards,
+        largest_source_id=LARGEST_FOR.get(arguments.receiver),
+        verify=None if arguments.no_images else verify,
+        boxes_in_pixels=arguments.boxes == "pixels",
+        overwrite=arguments.overwrite,
     )
-    formats = options.source_format, options.target_format
-    done = convert(options.source, options.target, wanted, *formats)
-    for subset, images in done.images.items():
-        counts = f"{plural(images, 'image')}, {plural(done.objects[subset], 'object')}"
-        print_line(f"{options.target}: {subset}: {counts}")
-    if done.label_maps:
-        print_line(f"label map: {', '.join(done.label_maps)}")
-    if done.notes:
-        print_note("; ".join(done.notes))
+    formats = arguments.source_format, arguments.target_format
+    result = convert(arguments.source, arguments.target, options, *formats)
+    for subset, images in result.images.items():
+        counts = f"{plural(images, 'image')}, {plural(result.objects[subset], 'object')}"
+        print_line(f"{arguments.target}: {subset}: {counts}")
+    if result.label_maps:
+        print_line(f"label map: {', '.join(result.label_maps)}")
+    if result.notes:
+        print_note("; ".join(result.notes))
     return 0
 
 
 def _verify(
     receiver: str | None, shards: Sequence[CompleteShard], label_map: str, layout: str
 ) -> None:
-    from tfod.shards.verify import verify  # the check takes its time to load
+    from tfod.shards.verify import verify  # the checker takes long to load
 
     verify(shards, label_map, layout, receiver)

@@ -1,4 +1,4 @@
-"""``tfod cvat``: shards out of a CVAT server and back into it, from outside."""
+"""The command ``tfod cvat``: export and import of shards through the API of a CVAT server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from tfod.cli.arguments import Parser, add_label_map, to_write, whole_number
+from tfod.cli.arguments import Parser, add_label_map, output_path, whole_number
 from tfod.cli.printing import print_line, print_note
 from tfod.cvat.client.connection import (
     DEFAULT_HOST,
@@ -22,53 +22,58 @@ from tfod.errors import TfodError
 
 
 def add_arguments(parser: Parser) -> None:
-    """What ``cvat`` takes."""
+    """Add the arguments of ``cvat``."""
     parser.description = (
-        "Shards out of a CVAT server and back into it, without any change to the "
-        "server: app.cvat.ai, for example."
+        "Export shards from a CVAT server, or import them. Works with any server, such as "
+        "app.cvat.ai: nothing is installed there."
     )
-    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    export = verbs.add_parser(
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    export = commands.add_parser(
         "export",
-        help="write a task, a job or a project as a zip of shards",
-        description="Write the annotations of a task, a job or a project as a zip of "
+        help="write a task, job or project as a zip of shards",
+        description="Write the annotations of a task, job or project as a zip of "
         "<subset>.tfrecord and label_map.pbtxt.",
     )
     export.set_defaults(run=_export)
-    add = _on_a_server(export)
-    add("out", metavar="OUT.zip", help="the zip to write", type=to_write)
-    add("--with-images", action="store_true", help="the images too")
-    add("--save-masks", action="store_true", help="an instance mask for each object, as PNG")
-    text = "frames without an annotation (default: keep)"
+    add = _add_target(export)
+    add("out", metavar="OUT.zip", help="the zip to write", type=output_path)
+    add("--with-images", action="store_true", help="include the images")
+    add("--save-masks", action="store_true", help="write a PNG instance mask per object")
+    text = "frames without annotations (default: keep)"
     add("--empty-frames", help=text, choices=("keep", "drop"), default="keep")
-    add("--overwrite", action="store_true", help="write over a zip that is there")
-    add_label_map(add, "classes keep its ids, new ones get ids above its highest")
+    add("--overwrite", action="store_true", help="replace an existing zip")
+    add_label_map(add, "keep the class ids of this label map; new classes get higher ids")
 
-    importing = verbs.add_parser(
+    importing = commands.add_parser(
         "import",
-        help="check a zip of shards against a task, a job or a project, and import it",
-        description="Check a zip against the task as it is now, say what would change, and import "
-        "it. Exit status 1: the check has found errors, and nothing was touched.",
+        help="check a zip of shards against a task, job or project, and import it",
+        description="Check a zip against the current state of the task, show what would change, "
+        "and import it. Exit status 1: the check found errors, and nothing was changed.",
     )
     importing.set_defaults(run=_import)
-    add = _on_a_server(importing)
-    add("zip", metavar="ANNO.zip", help="shards and their label map")
-    text = "of what is there (default: replace, as in CVAT)"
+    add = _add_target(importing)
+    add("zip", metavar="ANNO.zip", help="a zip of shards and their label map")
+    text = "what to do with existing annotations (default: replace, as in CVAT)"
     add("--mode", help=text, choices=("append", "replace"), default="replace")
-    add("--force", action="store_true", help="delete also what the zip cannot bring back")
-    text = "images of no frame (default: refuse the zip)"
+    text = "also delete annotations that the zip cannot restore"
+    add("--force", action="store_true", help=text)
+    text = "images that match no frame (default: refuse the zip)"
     add("--other-frames", help=text, choices=("refuse", "skip"), default="refuse")
-    add("--dry-run", action="store_true", help="stop before anything is touched")
-    add_label_map(add, "a label map in place of the one in the zip")
+    add("--dry-run", action="store_true", help="show what would change, but do not import")
+    add_label_map(add, "use this label map instead of the one in the zip")
 
 
-def _on_a_server(parser: argparse.ArgumentParser) -> Callable[..., Any]:
-    """The arguments that say what on which server."""
-    parser.epilog = f"{TOKEN_VARIABLE}, or CVAT_USER and PASS, log in; CVAT_ORGANIZATION is a slug."
+def _add_target(parser: argparse.ArgumentParser) -> Callable[..., Any]:
+    """Add the arguments that name a task and its server, and return ``add_argument``."""
+    parser.epilog = (
+        f"Log in with the variable {TOKEN_VARIABLE}, or with CVAT_USER and PASS. "
+        "CVAT_ORGANIZATION is the slug of an organization."
+    )
     add = parser.add_argument
     add("kind", metavar="KIND", help=", ".join(KINDS), choices=KINDS)
-    add("number", metavar="ID", help="as in its page's address", type=whole_number(1))
-    add("--server", metavar="URL", help=f"default: {HOST_VARIABLE}, or {DEFAULT_HOST}")
+    add("number", metavar="ID", help="the number in its URL", type=whole_number(1))
+    text = f"URL of the server (default: {HOST_VARIABLE}, or {DEFAULT_HOST})"
+    add("--server", metavar="URL", help=text)
     return add
 
 
@@ -79,9 +84,9 @@ def _export(arguments: argparse.Namespace) -> int:
 
     out, target = arguments.out, Target(arguments.kind, arguments.number)
     if os.path.isdir(out) or not os.path.isdir(os.path.dirname(os.path.abspath(out))):
-        raise TfodError(f"{out}: name a file in a folder that is there")
+        raise TfodError(f"{out}: name a file in an existing folder")
     if os.path.exists(out) and not arguments.overwrite:
-        raise TfodError(f"{out} is there already; name another file, or pass --overwrite")
+        raise TfodError(f"{out} already exists; name another file, or pass --overwrite")
     options = ExportOptions(
         with_images=arguments.with_images,
         save_masks=arguments.save_masks,
@@ -118,8 +123,8 @@ def _import(arguments: argparse.Namespace) -> int:
     )
     target = Target(arguments.kind, arguments.number)
     with connect(arguments.server) as server:
-        done = import_zip(server, target, options, _print_lines, print_note)
-    return 0 if done else 1
+        succeeded = import_zip(server, target, options, _print_lines, print_note)
+    return 0 if succeeded else 1
 
 
 def _print_lines(text: str) -> None:

@@ -1,6 +1,6 @@
-"""The command ``tfod``: one process, its exit codes, and what ends it before its time.
+"""The entry point of ``tfod``: exit codes, signals and standard output.
 
-All else is imported by :func:`main`, so that Ctrl-C is one line as soon as it is ours to catch.
+:func:`main` imports other modules late, so that Ctrl-C during imports prints one line, too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code. Bad input is one line on standard error."""
+    """Run a command and return its exit code. Invalid input prints one line to standard error."""
     try:
-        with _ended_by_signals():
+        with _exit_on_signals():
             try:
-                options = _options(sys.argv[1:] if arguments is None else arguments)
+                options = _parse_options(sys.argv[1:] if arguments is None else arguments)
                 code: int = options.run(options)
                 return code
             finally:
@@ -37,53 +37,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TfodError as error:
         problem = str(error)
     except BrokenPipeError:
-        # The reader of our output has seen enough, as in: tfod describe x | head
-        _drop_output()
+        # The program that reads our output has exited, as in: tfod describe x | head
+        _discard_output()
         return EXIT_OK
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        problem = f"{where}{error.strerror or error}"
+        location = f"{error.filename}: " if error.filename else ""
+        problem = f"{location}{error.strerror or error}"
     except MemoryError:
-        problem = "there is not enough memory; try fewer --jobs, or less at a time"
+        problem = "not enough memory; try fewer --jobs, or fewer files at a time"
     except KeyboardInterrupt:
         print("tfod: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     from tfod.cli.printing import print_note
 
-    _drop_output()
+    _discard_output()
     print_note(problem)
     return EXIT_FAILED
 
 
-def _options(given: Sequence[str]) -> argparse.Namespace:
-    """What is typed, or the end: a version or a help; standard output is made UTF-8."""
-    # NumPy starts threads to multiply matrices, in a third of the time that it takes to load.
+def _parse_options(command_line: Sequence[str]) -> argparse.Namespace:
+    """Make standard output UTF-8 and parse a command line, which exits on --help and --version."""
+    # NumPy starts threads for matrix products, which takes a third of its import time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     out = sys.__stdout__
     if sys.stdout is out and isinstance(getattr(out, "buffer", None), io.RawIOBase):
-        # PYTHONUNBUFFERED: a full disk takes some of what is written, and no error is raised.
+        # With PYTHONUNBUFFERED, a partial write to a full disk raises no error.
         sys.stdout = open(out.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to spell a name
+        if isinstance(stream, io.TextIOWrapper):  # the locale may not be able to encode names
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    from tfod.cli.arguments import limit, parse_arguments
+    from tfod.cli.arguments import parse_arguments, read_limit
 
-    options = parse_arguments(given)
+    options = parse_arguments(command_line)
     if os.environ.get("TFOD_REMOTE_TIMEOUT"):
-        limit("TFOD_REMOTE_TIMEOUT", 0)  # who reads remote files looks there
+        read_limit("TFOD_REMOTE_TIMEOUT", 0)  # validated here, used when remote files are read
     return options
 
 
 def _flush() -> None:
-    from tfod.cli.printing import naming
+    from tfod.cli.printing import name_in_errors
 
     if sys.stdout is not None:
-        with naming("standard output"):
+        with name_in_errors("standard output"):
             sys.stdout.flush()
 
 
-def _drop_output() -> None:
-    """Drop what standard output has not taken, or Python tries again and complains at its end."""
+def _discard_output() -> None:
+    """Discard unwritten output, which Python would try to write again at exit, and complain."""
     try:
         _flush()
     except OSError:
@@ -91,20 +91,20 @@ def _drop_output() -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Clean up what was begun at SIGTERM and SIGHUP, too; nohup's wish is respected."""
-    before: dict[signal.Signals, Any] = {}
+def _exit_on_signals() -> Iterator[None]:
+    """Exit with cleanup on SIGTERM and SIGHUP, unless they are ignored, as under nohup."""
+    handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         # Windows has no SIGHUP.
-        for one in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            if signal.getsignal(one) is not signal.SIG_IGN:
-                handler = signal.signal(one, lambda number, _: sys.exit(128 + number))
-                before.setdefault(one, handler)
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                handler = signal.signal(number, lambda number, _: sys.exit(128 + number))
+                handlers.setdefault(number, handler)
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

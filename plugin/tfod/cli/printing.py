@@ -1,9 +1,8 @@
-"""What commands print, and ``--output FILE``: where a report goes.
+"""Standard output, standard error, and ``--output FILE``.
 
-A command begins its report before its work, so that one which cannot be written shows first. It
-appears whole or not at all, and takes the place of a former one unasked, as that of a compiler, a
-linter or a test runner does; datasets take that of others only with ``--overwrite``. What is read
-is never written over.
+A command opens its report before it starts its work, so that an unwritable file is reported first.
+The report appears complete or not at all. It replaces an earlier report without ``--overwrite``,
+like the output of a compiler. Input files are never overwritten.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Errors of the system within say what they are about; a broken pipe stays one."""
+def name_in_errors(path: str) -> Iterator[None]:
+    """Add a path to an OSError without one; the type of the error is kept."""
     try:
         yield
     except OSError as error:
@@ -34,75 +33,75 @@ def print_text(text: str) -> None:
     """Write to standard output, which :func:`tfod.cli.main.main` has made UTF-8."""
     if sys.stdout is None:
         raise TfodError("standard output is closed; use --output")
-    with naming("standard output"):
+    with name_in_errors("standard output"):
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
 def print_line(text: str) -> None:
-    """Write a line to standard output; names in it do not steer the terminal."""
+    """Write a line to standard output, with control characters escaped."""
     print_text(visible(text) + "\n")
 
 
 def print_note(text: str, command: str = "tfod") -> None:
-    """Write a line about the run, and those indented below it, to standard error."""
-    lines = map(visible, text.split("\n  "))  # names do not steer the terminal
+    """Write a line and the indented lines below it to standard error, escaped as well."""
+    lines = map(visible, text.split("\n  "))
     print(f"{command}: " + "\n  ".join(lines), file=sys.stderr)
 
 
 class Output(NamedTuple):
-    """What takes the parts of a report, and what is called when all of it must have been taken."""
+    """The functions that write a part of a report, and that check that all was written."""
 
     write: Callable[[str], None]
     complete: Callable[[], None]
 
 
 @contextmanager
-def begin_output(path: str | None, sources: Iterable[str | None]) -> Iterator[Output]:
-    """Begin a report: a file, or standard output where there is no path.
+def begin_output(path: str | None, inputs: Iterable[str | None]) -> Iterator[Output]:
+    """Open a report: a file, or standard output if the path is None.
 
     Args:
-        path: of the file, which is replaced; a device is written to as it is.
-        sources: what is read, as :class:`ProtectedPaths` takes it.
+        path: path of the file, which is replaced; a device is written to directly.
+        inputs: files and folders that are read, for :class:`ProtectedPaths`.
 
     Raises:
-        TfodError: the report cannot be written, is one of the sources, or would replace a shard.
+        TfodError: the report cannot be written, is an input, or would replace a shard.
     """
     if path is None:
         yield Output(print_text, lambda: None)
         return
-    # Most reports go to the screen.
+    # Imported late, since most reports are printed on the screen.
     from tfod.tfrecord.shard_sets.search import looks_like_shard
     from tfod.tfrecord.storage import publishing
 
-    publishing.ProtectedPaths(sources).require_unprotected(path)
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a terminal, say
-        with naming(path), open(path, "wb") as device:
+    publishing.ProtectedPaths(inputs).require_unprotected(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # for example a pipe or a terminal
+        with name_in_errors(path), open(path, "wb") as device:
 
             def write(text: str) -> None:
-                device.write(_utf8(text))
+                device.write(_encode(text))
 
             yield Output(write, device.flush)
         return
     if os.path.exists(path) and looks_like_shard(path):
-        what = "is a shard, which no report replaces; name another place"
-        raise publishing.OutputExistsError(f"{path}: {what}")
+        message = f"{path} is a shard, which a report cannot replace; choose another file"
+        raise publishing.OutputExistsError(message)
     with publishing.Output() as output:
         file = output.file(os.path.realpath(path))
-        yield Output(lambda text: file.write(_utf8(text)), file.complete)
+        yield Output(lambda text: file.write(_encode(text)), file.complete)
 
 
-def _utf8(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def files_of(found: ResolvedSources) -> list[str | None]:
-    """The files on this machine that a command reads which looks for data sets."""
-    shards = [one.path for one in found.files if not one.is_remote]
-    maps = [one.path for each in found.datasets for one in each.label_maps.values()]
-    return [*shards, *maps, found.label_map]
+def list_source_files(sources: ResolvedSources) -> list[str | None]:
+    """Return the local files that are read for some sources, with their label maps."""
+    shards = [file.path for file in sources.files if not file.is_remote]
+    label_maps = [file.path for dataset in sources.datasets for file in dataset.label_maps.values()]
+    return [*shards, *label_maps, sources.label_map]
 
 
-def files_among(*named: str | None) -> list[str]:
-    """Those of some options that name a file; others are not given, or name what tfod ships."""
-    return [one for one in named if one and os.path.isfile(one)]
+def existing_files(*options: str | None) -> list[str]:
+    """Return the values of options that are files; others are None or names that tfod knows."""
+    return [option for option in options if option and os.path.isfile(option)]

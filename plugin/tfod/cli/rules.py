@@ -1,4 +1,4 @@
-"""``tfod rules``: what is checked, why, and what to do about it."""
+"""The command ``tfod rules``."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ from tfod.errors import TfodError
 
 
 def add_arguments(parser: Parser) -> None:
-    """What ``rules`` takes."""
+    """Add the arguments of ``rules``."""
     parser.description = (
-        "List the rules of `tfod check`; with a code or a family, say why it matters, "
-        "what to do about it and who says so."
+        "List the rules of `tfod check`, or explain a rule or a family of rules: why it matters, "
+        "how to fix it, and the source."
     )
     parser.set_defaults(run=_run)
-    parser.add_argument("name", metavar="CODE|FAMILY", help="such as TFR003, or TFR", nargs="?")
+    parser.add_argument("name", metavar="CODE|FAMILY", help="such as TFR003 or TFR", nargs="?")
 
 
 def _run(options: argparse.Namespace) -> int:
     rules = all_rules().values()
     if options.name is None:
-        print_text("\n".join(_table(rules)) + "\n")
+        print_text("\n".join(_list_rules(rules)) + "\n")
         return 0
     code = options.name.upper()
-    chosen = [rule for rule in rules if code in (rule.code, rule.family)]
-    if not chosen:
+    matches = [rule for rule in rules if code in (rule.code, rule.family)]
+    if not matches:
         raise TfodError(no_such_rule(options.name))
-    print_text("\n\n".join(map(_full_text, chosen)) + "\n")
+    print_text("\n\n".join(map(_explain, matches)) + "\n")
     return 0
 
 
-def _table(rules: Iterable[Rule]) -> Iterator[str]:
-    """Code, severity and title of each rule, family by family, in 80 columns."""
+def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield lines with the code, severity and title of each rule, grouped by family."""
     for number, (family, members) in enumerate(by_family(rules).items()):
         yield from [""] if number else []
         yield f"{family}  {FAMILIES[family]}"
-        yield from (f"  {one.code}  {one.severity.value:<7}  {one.title}" for one in members)
+        yield from (f"  {rule.code}  {rule.severity.value:<7}  {rule.title}" for rule in members)
 
 
-def _full_text(rule: Rule) -> str:
-    """All that is known about a rule, in 80 columns."""
+def _explain(rule: Rule) -> str:
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
-    for heading, said in parts(rule):
+    for heading, text in parts(rule):
         lines += textwrap.wrap(
-            said,
+            text,
             WIDTH,
             initial_indent=f"  {heading + ':':<10} ",
             subsequent_indent=" " * 13,

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from tfod.example.wire import Buffer
-from tfod.kernel.reference import fields as read_fields
+from tfod.kernel.reference import read_fields as read_fields
 
 _VARINT, _LENGTH, _GROUP, _FIXED32 = 0, 2, 3, 5
 _LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}

@@ -47,7 +47,7 @@ from tfod.formats.reading.documents import to_short_json
 from tfod.formats.reading.files import Frame, ImageFiles
 from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, read_rotation
 from tfod.sources.format_recognition import SourceFiles, find_coco_files
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _UNKNOWN_IMAGE = (
     "annotations whose image_id is not the id of an image (a number and a text are different ids), "
@@ -227,7 +227,7 @@ class Writer(FormatWriter):
     def begin(self, subset: str) -> None:
         folder = os.path.join(self.folder, "annotations")
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, f"instances_{stem_of_subset(subset)}.json")
+        path = os.path.join(folder, f"instances_{to_stem(subset)}.json")
         self._json_files[subset] = _JsonFile(self._open(path), self._open(f"{path}.annotations"))
         self.documents.append(path)
 

@@ -21,7 +21,7 @@ from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.documents import read_json, to_short_json
 from tfod.formats.reading.objects import SourceClasses
 from tfod.sources.format_recognition import COCO_ROBOFLOW_FILE
-from tfod.tfrecord.shard_sets.shard_names import subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import to_subset
 
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
@@ -97,7 +97,7 @@ def get_subset(path: str) -> str:
         return os.path.basename(folder)
     # Removes only one prefix, since the name of a subset may begin with the other.
     prefix: str = next(filter(name.startswith, _PREFIXES), "")
-    return subset_of_stem(os.path.splitext(name)[0].removeprefix(prefix))
+    return to_subset(os.path.splitext(name)[0].removeprefix(prefix))
 
 
 def _list_image_folders(path: str, subset: str, requested: str | None) -> tuple[str, ...]:

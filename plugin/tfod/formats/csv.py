@@ -25,7 +25,7 @@ from tfod.formats.reading.documents import convert_os_errors, open_text, parse_n
 from tfod.formats.reading.files import AnnotatedSize, ImageFiles
 from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
 from tfod.sources.format_recognition import CSV_COLUMNS, SourceFiles, find_csv_files
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset, subset_of_stem
+from tfod.tfrecord.shard_sets.shard_names import to_stem, to_subset
 
 COLUMNS = ("filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax")
 _SIDES = COLUMNS[4:]
@@ -66,7 +66,7 @@ def read(source: str, options: Options) -> Dataset:
     for stem, path in stems.items():
         # xml_to_csv.py writes train_labels.csv for the subset train.
         short = stem.removesuffix("_labels")
-        subset_paths[subset_of_stem(stem if short in stems else short or stem)] = path
+        subset_paths[to_subset(stem if short in stems else short or stem)] = path
     files = select_subsets(subset_paths, options.subset, source)
     subset_images = {subset: read_detection_csv(path, problems) for subset, path in files.items()}
     names = {
@@ -239,7 +239,7 @@ class Writer(FormatWriter):
     LISTS_CLASSES = False
 
     def begin(self, subset: str) -> None:
-        path = os.path.join(self.folder, stem_of_subset(subset) + ".csv")
+        path = os.path.join(self.folder, to_stem(subset) + ".csv")
         self.documents.append(path)
         self._write(path, (",".join(COLUMNS) + "\n").encode())
 
@@ -248,7 +248,7 @@ class Writer(FormatWriter):
         classes = label_map.class_names
         sides = (format_numbers(side, DECIMALS).T.tolist() for side in images.to_pixels().T)
         corners = [[bytes(text).replace(b"\0", b"").decode() for text in side] for side in sides]
-        path = os.path.join(self.folder, stem_of_subset(images.subset) + ".csv")
+        path = os.path.join(self.folder, to_stem(images.subset) + ".csv")
         with open(path, "a", encoding="utf-8", errors="replace", newline="") as file:
             rows = csv.writer(file, lineterminator="\n")
             for row, name in enumerate(names):

@@ -33,11 +33,7 @@ from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet, missing_shards, shards_by_subset
-from tfod.tfrecord.shard_sets.shard_names import (
-    numbered_file_names,
-    parse_shard_name,
-    subset_of_stem,
-)
+from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shard_name, to_subset
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _CONTEXT = 12  # characters to show before and after invalid text
@@ -208,14 +204,14 @@ class Writer(FormatWriter):
             folder, name = os.path.split(target)
             folder = folder or "."
 
-        def list_existing(subset: str) -> list[str]:
+        def find_existing(subset: str) -> list[str]:
             return shards_by_subset(folder).get(subset, [])
 
         with OutputFolder(
             folder,
             dataset.sources,
             options.overwrite,
-            shards_there=list_existing if is_shard else None,
+            find_existing=find_existing if is_shard else None,
         ) as output:
             return cls(output, folder, name, dataset, options).write_all(
                 dataset, os.path.dirname(target) if is_shard else target
@@ -232,7 +228,7 @@ class Writer(FormatWriter):
     def begin(self, subset: str) -> None:
         shard_name = parse_shard_name(self._name)
         self._writers[subset] = self._output.add_subset(
-            subset if shard_name is None else subset_of_stem(shard_name.stem),
+            subset if shard_name is None else to_subset(shard_name.stem),
             ShardLayout(num_shards=self._options.num_shards),
             None if shard_name is None else functools.partial(numbered_file_names, self._name),
         )

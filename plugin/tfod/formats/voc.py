@@ -37,7 +37,7 @@ from tfod.formats.reading.objects import (
 )
 from tfod.sources.format_recognition import ANNOTATION_FOLDERS
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _YEARS = ("VOC2007", "VOC2012")
 _IMAGES = ("JPEGImages", "images")  # names in VOC; in raccoon, kangaroo and most other datasets
@@ -378,7 +378,7 @@ class Writer(FormatWriter):
         self._write_label_map(label_map)
 
     def _append_to_list(self, subset: str, lines: str) -> None:
-        path = os.path.join(self.folder, _LISTS, stem_of_subset(subset) + _LIST)
+        path = os.path.join(self.folder, _LISTS, to_stem(subset) + _LIST)
         self._write(path, lines.encode("utf-8", "surrogateescape"), "ab")
 
     def _format_flags(self, images: Images, row: int) -> list[str]:

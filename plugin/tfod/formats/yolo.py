@@ -32,7 +32,7 @@ from tfod.formats.reading.files import ImageFiles, is_image_file, may_read, walk
 from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
 from tfod.sources.format_recognition import NAMES_FILES, YAML_FILES, SourceFiles, find_yolo_file
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_sets.shard_names import stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _LABELS = "labels"
 _DATA = "obj.data"
@@ -351,10 +351,10 @@ class Writer(FormatWriter):
             )
 
     def begin(self, subset: str) -> None:
-        self._subsets.append(stem_of_subset(subset))
+        self._subsets.append(to_stem(subset))
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        subset = stem_of_subset(images.subset)
+        subset = to_stem(images.subset)
         names = self._write_images(images, subset)
         for item in label_map.items if label_map is not self._numbered else ():
             self._numbers.setdefault(item.id, len(self._numbers))

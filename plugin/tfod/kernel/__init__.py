@@ -1,9 +1,8 @@
-"""The kernel: bytes in; spans of records, Examples as columns, and spans hashed or coded, out.
+"""The kernel: functions on bytes that find records, parse Examples to columns and hash spans.
 
-It knows bytes, not meaning, and imports nothing of tfod. It is compiled where it could be built;
-elsewhere Python does the same, slower. What both have to do is written in
-:mod:`tfod.kernel.reference`. Its functions, and NumPy with them, are loaded when they are asked
-for: which kernel there is can be told before.
+It imports nothing else of tfod. Without the compiled library, slower Python code does the same;
+:mod:`tfod.kernel.reference` is the specification of both. The functions, and NumPy, are loaded on
+first use, so that ``WHY_NOT_COMPILED`` is available quickly.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 WHY_NOT_COMPILED = ""
-"""Why Python does the kernel's work; empty where it is compiled."""
+"""The reason why the Python kernel is used; empty if the compiled kernel is used."""
 try:
     from tfod.kernel import library as library
 except ImportError as error:

@@ -1,6 +1,7 @@
-"""The compiled kernel as a library: where it is, and the arguments of its functions.
+"""The library of the compiled kernel, and the arguments of its functions.
 
-Raises ImportError where it is not compiled, or not to be used. NumPy is not needed to know that.
+Importing this module raises ImportError if the kernel is not compiled or disabled. It does not
+import NumPy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 _ABI = 3
 _NAMES = ("libtfod_kernel.so", "libtfod_kernel.dylib", "tfod_kernel.dll")
 _size, _void = ctypes.c_size_t, ctypes.c_void_p
-_SPANS = (_void, _size, _void, _size)  # of buffer and spans, each where it is and how long
+_SPANS = (_void, _size, _void, _size)  # address and length of the buffer and of the spans
 _ARGUMENTS = {
     "tfod_find_records": (
         *(_void, _size, ctypes.c_uint64, ctypes.c_uint32),
@@ -30,16 +31,16 @@ def _load() -> ctypes.CDLL:
     if os.environ.get("TFOD_KERNEL") == "0":
         raise ImportError("TFOD_KERNEL=0")
     paths = [os.path.join(os.path.dirname(__file__), name) for name in _NAMES]
-    found = [path for path in paths if os.path.isfile(path)]
-    if not found:
+    existing = [path for path in paths if os.path.isfile(path)]
+    if not existing:
         raise ImportError("not compiled when tfod was installed")
     try:
-        library = ctypes.CDLL(found[0])
+        library = ctypes.CDLL(existing[0])
     except OSError as error:
         raise ImportError(f"it cannot be loaded: {error}") from None
     library.tfod_abi.restype = ctypes.c_uint32
     if library.tfod_abi() != _ABI:
-        raise ImportError("it is of another version of tfod")
+        raise ImportError("it belongs to another version of tfod")
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, _size

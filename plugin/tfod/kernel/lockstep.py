@@ -1,8 +1,8 @@
-"""Python's kernel for whole batches: plain records side by side, all others by the reference.
+"""The Python kernel for whole batches, which reads many records at once with NumPy.
 
-Nearly all records are as protobuf writes them, and those of a batch have their keys in much the
-same order. So NumPy takes the next feature of all rows at once. A row with anything unusual leaves
-the others and is read by :mod:`tfod.kernel.reference`, which says what is right.
+Nearly all records are as protobuf writes them, and the records of a batch have their keys in
+nearly the same order. So NumPy reads the next feature of all rows at once. Rows with anything
+unusual are left to :mod:`tfod.kernel.reference`.
 """
 
 from __future__ import annotations
@@ -16,168 +16,173 @@ import numpy as np
 from tfod.kernel import reference
 from tfod.kernel.return_types import Bytes, Columns, KeyColumn, ListKind, as_array
 
-_FEW_ROWS = 16  # fewer are not worth it, unless they have few strings each
-_FEW_STRINGS, _LONGEST_KEY, _LONGEST_VARINT = 8, 256, 10
-_FIRST, _SECOND = 0x0A, 0x12  # tags of the fields 1 and 2, each a length and so many bytes
+_FEW_ROWS = 16  # for fewer rows, the reference is faster, unless each has few strings
+_FEW_STRINGS, _MAX_KEY, _MAX_VARINT = 8, 256, 10
+_FIRST, _SECOND = 0x0A, 0x12  # tags of the fields 1 and 2, which are length-delimited
 _KIND_OF_TAG = {0x0A: ListKind.BYTES, 0x12: ListKind.FLOAT, 0x1A: ListKind.INT64}
 
 
 def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:
-    """As :func:`tfod.kernel.reference.parse_examples`."""
+    """Parse records to columns; see :func:`tfod.kernel.reference.parse_examples`."""
     if len(starts) < _FEW_ROWS or not len(buffer):
         return reference.parse_examples(buffer, starts, lengths)
     batch = _Batch(as_array(buffer), starts, lengths)
     batch.read()
-    rest = np.flatnonzero(batch.odd)
-    others = reference.parse_examples(buffer, starts[rest], lengths[rest])
-    for place, one in enumerate(others.columns):
-        counts = np.diff(one.ends.astype(np.int64), prepend=0)
-        codes = np.full(len(counts), batch.code(one.key))
-        places = np.full(len(counts), place)
-        batch.lists[one.kind].append(_Lists(rest[one.rows], codes, places, counts, one.values))
-    found = [one for kind in ListKind for one in batch.columns(kind)]
-    columns = [column for _, column in sorted(found, key=lambda one: one[0])]
-    problems = [one._replace(row=int(rest[one.row])) for one in others.problems]
+    unusual_rows = np.flatnonzero(batch.is_unusual)
+    unusual = reference.parse_examples(buffer, starts[unusual_rows], lengths[unusual_rows])
+    for index, column in enumerate(unusual.columns):
+        counts = np.diff(column.ends.astype(np.int64), prepend=0)
+        codes = np.full(len(counts), batch.code(column.key))
+        indexes = np.full(len(counts), index)
+        rows = unusual_rows[column.rows]
+        batch.lists[column.kind].append(_Lists(rows, codes, indexes, counts, column.values))
+    ordered = [item for kind in ListKind for item in batch.columns(kind)]
+    columns = [column for _, column in sorted(ordered, key=lambda item: item[0])]
+    problems = [
+        problem._replace(row=int(unusual_rows[problem.row])) for problem in unusual.problems
+    ]
     return Columns(len(starts), columns, problems)
 
 
-def _runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """From each start on so many numbers as counts say."""
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the joined ranges that begin at ``starts`` and have ``counts`` numbers."""
+    previous = np.cumsum(counts) - counts
+    return np.repeat(starts - previous, counts) + np.arange(int(counts.sum()))
 
 
 class _Lists(NamedTuple):
-    """Lists of one kind: of each its row, key, place in the row and count of values; all values."""
+    """Lists of one kind: row, key, index in the row and number of values of each; all values."""
 
     rows: np.ndarray
     codes: np.ndarray
-    places: np.ndarray
+    indexes: np.ndarray
     counts: np.ndarray
     values: np.ndarray
 
-    def chosen(self, places: np.ndarray) -> _Lists:
-        """Other lists, or another order."""
-        counts = self.counts[places]
-        values = _runs((np.cumsum(self.counts) - self.counts)[places], counts)
-        rows, codes = self.rows[places], self.codes[places]
-        return _Lists(rows, codes, self.places[places], counts, self.values[values])
+    def select(self, lists: np.ndarray) -> _Lists:
+        """Return these lists, in this order."""
+        counts = self.counts[lists]
+        values = _ranges((np.cumsum(self.counts) - self.counts)[lists], counts)
+        rows, codes = self.rows[lists], self.codes[lists]
+        return _Lists(rows, codes, self.indexes[lists], counts, self.values[values])
 
 
 class _Batch:
-    """The rows of a batch, and how far each has been read."""
+    """The rows of a batch, with the position up to which each has been read."""
 
     def __init__(self, buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
         size = len(buffer)
-        sound = (starts >= 0) & (lengths >= 0) & (lengths <= size) & (starts <= size - lengths)
-        self.odd = ~sound
+        is_inside = (starts >= 0) & (lengths >= 0) & (lengths <= size) & (starts <= size - lengths)
+        self.is_unusual = ~is_inside
         self.lists: dict[ListKind, list[_Lists]] = {kind: [] for kind in ListKind}
         self._buffer = buffer
-        self._at = np.where(sound, starts, 0)
-        self._end = self._at + np.where(sound, lengths, 0)
+        self._at = np.where(is_inside, starts, 0)
+        self._end = self._at + np.where(is_inside, lengths, 0)
         self._codes: dict[bytes, int] = {}
 
     def read(self) -> None:
-        """Read feature after feature, as long as many rows go on; forget the rows that are odd."""
+        """Read one feature of all rows after the other; drop the lists of unusual rows."""
         rows = np.flatnonzero(self._at < self._end)
-        self._at[rows], stop, plain = self._delimited(self._at[rows], self._end[rows], _FIRST)
-        rows = self._plain(rows, plain & (stop == self._end[rows]))
+        self._at[rows], stop, is_plain = self._read_field(self._at[rows], self._end[rows], _FIRST)
+        rows = self._keep_plain(rows, is_plain & (stop == self._end[rows]))
         entries = []
-        for place in count():
-            rows = rows[(self._at[rows] < self._end[rows]) & ~self.odd[rows]]
+        for index in count():
+            rows = rows[(self._at[rows] < self._end[rows]) & ~self.is_unusual[rows]]
             if len(rows) < _FEW_ROWS:
                 break
-            first, stop, plain = self._delimited(self._at[rows], self._end[rows], _FIRST)
-            key, key_stop, key_plain = self._delimited(first, stop, _FIRST)
-            value, value_stop, value_plain = self._delimited(key_stop, stop, _SECOND)
-            plain &= key_plain & value_plain & (value_stop == stop)
-            codes = self._codes_of(key, np.where(plain, key_stop, key))
-            plain &= codes >= 0
+            first, stop, is_plain = self._read_field(self._at[rows], self._end[rows], _FIRST)
+            key, key_stop, has_key = self._read_field(first, stop, _FIRST)
+            value, value_stop, has_value = self._read_field(key_stop, stop, _SECOND)
+            is_plain &= has_key & has_value & (value_stop == stop)
+            codes = self._find_codes(key, np.where(is_plain, key_stop, key))
+            is_plain &= codes >= 0
             self._at[rows] = stop
-            self._plain(rows, plain)
-            entries.append(codes[plain] * len(self.odd) + rows[plain])
-            self._features(rows[plain], codes[plain], place, value[plain], stop[plain])
-        self.odd[rows] = True
-        self._forget_odd(np.sort(np.concatenate([*entries, rows[:0]])))
+            self._keep_plain(rows, is_plain)
+            entries.append(codes[is_plain] * len(self.is_unusual) + rows[is_plain])
+            self._read_features(
+                rows[is_plain], codes[is_plain], index, value[is_plain], stop[is_plain]
+            )
+        self.is_unusual[rows] = True
+        self._drop_unusual(np.sort(np.concatenate([*entries, rows[:0]])))
 
-    def _forget_odd(self, entries: np.ndarray) -> None:
-        """``entries`` has a number for each pair of key and row, sorted."""
+    def _drop_unusual(self, entries: np.ndarray) -> None:
+        """Drop the lists of unusual rows; ``entries`` has a sorted number per key and row."""
         repeated = entries[1:][entries[1:] == entries[:-1]]
-        self.odd[repeated % len(self.odd)] = True
-        for found in self.lists.values():
-            kept = [(one, np.flatnonzero(~self.odd[one.rows])) for one in found]
-            found[:] = [
-                one if len(keep) == len(one.rows) else one.chosen(keep) for one, keep in kept
-            ]
+        self.is_unusual[repeated % len(self.is_unusual)] = True
+        for parts in self.lists.values():
+            for index, lists in enumerate(parts):
+                kept = np.flatnonzero(~self.is_unusual[lists.rows])
+                if len(kept) < len(lists.rows):
+                    parts[index] = lists.select(kept)
 
     def columns(self, kind: ListKind) -> Iterator[tuple[tuple[int, int], KeyColumn]]:
-        """The columns of one kind, each with its first row and where in that row it comes."""
-        found = self.lists[kind]
-        if not found:
+        """Yield the columns of one kind, each with its first row and its index in that row."""
+        parts = self.lists[kind]
+        if not parts:
             return
-        whole = _Lists(*(np.concatenate(one) for one in zip(*found, strict=True)))
-        whole = whole.chosen(np.lexsort((whole.rows, whole.codes)))
+        lists = _Lists(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        lists = lists.select(np.lexsort((lists.rows, lists.codes)))
         names = list(self._codes)
-        stops = np.cumsum(whole.counts)
-        bounds = np.flatnonzero(np.diff(whole.codes, prepend=-1, append=-1)).tolist()
+        stops = np.cumsum(lists.counts)
+        bounds = np.flatnonzero(np.diff(lists.codes, prepend=-1, append=-1)).tolist()
         for begin, stop in pairwise(bounds):
             ends = stops[begin:stop]
-            before = int(ends[0] - whole.counts[begin])
+            first = int(ends[0] - lists.counts[begin])
             column = KeyColumn(
-                names[int(whole.codes[begin])],
+                names[int(lists.codes[begin])],
                 kind,
-                whole.rows[begin:stop].astype("<u4"),
-                (ends - before).astype("<u8"),
-                whole.values[before : int(ends[-1])],
+                lists.rows[begin:stop].astype("<u4"),
+                (ends - first).astype("<u8"),
+                lists.values[first : int(ends[-1])],
             )
-            yield (int(whole.rows[begin]), int(whole.places[begin])), column
+            yield (int(lists.rows[begin]), int(lists.indexes[begin])), column
 
-    def _plain(self, rows: np.ndarray, plain: np.ndarray) -> np.ndarray:
-        """Those rows that are plain; the others leave the batch."""
-        self.odd[rows[~plain]] = True
-        kept: np.ndarray = rows[plain]
-        return kept
+    def _keep_plain(self, rows: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
+        """Return the plain rows, and mark the others as unusual."""
+        self.is_unusual[rows[~is_plain]] = True
+        plain: np.ndarray = rows[is_plain]
+        return plain
 
-    def _delimited(
+    def _read_field(
         self, at: np.ndarray, end: np.ndarray, tag: int | np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A field in each row: where its bytes begin and stop, and whether all that is so."""
-        plain = (at < end) & (self._buffer.take(at, mode="clip") == tag)
+        """Return start and stop of a length-delimited field, and whether it has the tag."""
+        is_plain = (at < end) & (self._buffer.take(at, mode="clip") == tag)
         byte, first = self._buffer.take(at + 1, mode="clip"), at + 2
         length = (byte & 0x7F).astype(np.int64)
-        more = np.flatnonzero(byte > 0x7F)
-        for place in range(1, 5):
-            if not len(more):
+        unfinished = np.flatnonzero(byte > 0x7F)
+        for index in range(1, 5):
+            if not len(unfinished):
                 break
-            byte = self._buffer.take(first[more], mode="clip")
-            length[more] |= (byte & 0x7F).astype(np.int64) << 7 * place
-            first[more] += 1
-            more = more[byte > 0x7F]
-        plain[more] = False
-        plain &= length <= end - first
-        return first, np.where(plain, first + length, first), plain
+            byte = self._buffer.take(first[unfinished], mode="clip")
+            length[unfinished] |= (byte & 0x7F).astype(np.int64) << 7 * index
+            first[unfinished] += 1
+            unfinished = unfinished[byte > 0x7F]
+        is_plain[unfinished] = False
+        is_plain &= length <= end - first
+        return first, np.where(is_plain, first + length, first), is_plain
 
     def code(self, key: bytes) -> int:
-        """The number of a key, in the order in which they are first seen."""
+        """Return the number of a key, in the order of first occurrence."""
         return self._codes.setdefault(key, len(self._codes))
 
-    def _codes_of(self, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """The keys of rows, nearly all of them alike; -1 where one is not sound, or very long."""
+    def _find_codes(self, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """Return the codes of keys, nearly all the same; -1 if a key is very long or not UTF-8."""
         codes = np.full(len(first), -1)
         lengths = stop - first
-        left = np.flatnonzero(lengths <= _LONGEST_KEY)
-        if len(left):
-            name = self._buffer[first[left[0]] : stop[left[0]]]
-            alike = left[lengths[left] == len(name)]
-            window = self._buffer[first[alike, None] + np.arange(len(name))]
-            alike = alike[(window == name).all(axis=1)]
-            codes[alike] = self._sound_code(name)
-            left = left[codes[left] < 0]
-        for place in left.tolist():
-            codes[place] = self._sound_code(self._buffer[first[place] : stop[place]])
+        remaining = np.flatnonzero(lengths <= _MAX_KEY)
+        if len(remaining):
+            name = self._buffer[first[remaining[0]] : stop[remaining[0]]]
+            same = remaining[lengths[remaining] == len(name)]
+            window = self._buffer[first[same, None] + np.arange(len(name))]
+            same = same[(window == name).all(axis=1)]
+            codes[same] = self._code_utf8(name)
+            remaining = remaining[codes[remaining] < 0]
+        for index in remaining.tolist():
+            codes[index] = self._code_utf8(self._buffer[first[index] : stop[index]])
         return codes
 
-    def _sound_code(self, name: np.ndarray) -> int:
+    def _code_utf8(self, name: np.ndarray) -> int:
         key = name.tobytes()
         try:
             key.decode()
@@ -185,79 +190,78 @@ class _Batch:
             return -1
         return self.code(key)
 
-    def _features(
-        self, rows: np.ndarray, codes: np.ndarray, place: int, at: np.ndarray, end: np.ndarray
+    def _read_features(
+        self, rows: np.ndarray, codes: np.ndarray, index: int, at: np.ndarray, end: np.ndarray
     ) -> None:
-        """A feature in each row, the one that comes at ``place``."""
-        empty = at == end
-        places = np.full(len(rows), place)
-        none = np.flatnonzero(empty)
-        no_counts, no_values = np.zeros(len(none), np.int64), np.empty(0, "<i8")
-        heads = (rows[none], codes[none], places[none])
+        """Read the lists of a feature in each row; ``index`` is its index in the row."""
+        is_empty = at == end
+        indexes = np.full(len(rows), index)
+        empty = np.flatnonzero(is_empty)
+        no_counts, no_values = np.zeros(len(empty), np.int64), np.empty(0, "<i8")
+        heads = (rows[empty], codes[empty], indexes[empty])
         self.lists[ListKind.NONE].append(_Lists(*heads, no_counts, no_values))
         tags = self._buffer.take(at, mode="clip")
-        first, stop, plain = self._delimited(at, end, tags)
-        plain &= (stop == end) & np.isin(tags, list(_KIND_OF_TAG))
-        self._plain(rows, plain | empty)
+        first, stop, is_plain = self._read_field(at, end, tags)
+        is_plain &= (stop == end) & np.isin(tags, list(_KIND_OF_TAG))
+        self._keep_plain(rows, is_plain | is_empty)
         for tag, kind in _KIND_OF_TAG.items():
-            own = np.flatnonzero(plain & (tags == tag))
-            if len(own):
-                read = self._strings if kind is ListKind.BYTES else self._numbers
-                counts, values = read(kind, rows[own], first[own], stop[own])
-                heads = (rows[own], codes[own], places[own])
+            tagged = np.flatnonzero(is_plain & (tags == tag))
+            if len(tagged):
+                read = self._read_strings if kind is ListKind.BYTES else self._read_numbers
+                counts, values = read(kind, rows[tagged], first[tagged], stop[tagged])
+                heads = (rows[tagged], codes[tagged], indexes[tagged])
                 self.lists[kind].append(_Lists(*heads, counts, values))
 
-    def _strings(
+    def _read_strings(
         self, _: ListKind, rows: np.ndarray, at: np.ndarray, end: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How many strings each list has, and start and length of each."""
+        """Return the number of strings in each list, and their spans."""
         owners, spans = [np.empty(0, np.int64)], [np.empty((0, 2), np.int64)]
-        live = np.flatnonzero(at < end)
+        unread = np.flatnonzero(at < end)
         for number in count():
-            if not len(live) or (len(live) < _FEW_ROWS and number >= _FEW_STRINGS):
+            if not len(unread) or (len(unread) < _FEW_ROWS and number >= _FEW_STRINGS):
                 break
-            first, stop, plain = self._delimited(at[live], end[live], _FIRST)
-            at[live] = stop
-            self._plain(rows[live], plain)
-            owners.append(live[plain])
-            spans.append(np.stack([first, stop - first], axis=1)[plain])
-            live = live[plain & (stop < end[live])]
-        self.odd[rows[live]] = True
+            first, stop, is_plain = self._read_field(at[unread], end[unread], _FIRST)
+            at[unread] = stop
+            self._keep_plain(rows[unread], is_plain)
+            owners.append(unread[is_plain])
+            spans.append(np.stack([first, stop - first], axis=1)[is_plain])
+            unread = unread[is_plain & (stop < end[unread])]
+        self.is_unusual[rows[unread]] = True
         owner, values = np.concatenate(owners), np.concatenate(spans)
         return np.bincount(owner, minlength=len(rows)), values[np.argsort(owner, kind="stable")]
 
-    def _numbers(
+    def _read_numbers(
         self, kind: ListKind, rows: np.ndarray, at: np.ndarray, end: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How many numbers each list has, packed as protobuf writes them, and the numbers."""
-        first, stop, plain = self._delimited(at, end, _FIRST)
-        plain &= stop == end
+        """Return the number of packed numbers in each list, and the numbers."""
+        first, stop, is_plain = self._read_field(at, end, _FIRST)
+        is_plain &= stop == end
         if kind is ListKind.FLOAT:
-            plain &= (stop - first) % 4 == 0
+            is_plain &= (stop - first) % 4 == 0
         else:
-            plain &= self._buffer.take(stop - 1, mode="clip") < 0x80
-        self._plain(rows, plain | (at == end))
-        lengths = np.where(plain, stop - first, 0)
-        packed = self._buffer[_runs(first, lengths)]
+            is_plain &= self._buffer.take(stop - 1, mode="clip") < 0x80
+        self._keep_plain(rows, is_plain | (at == end))
+        lengths = np.where(is_plain, stop - first, 0)
+        packed = self._buffer[_ranges(first, lengths)]
         if kind is ListKind.FLOAT:
             return lengths // 4, packed.view("<f4")
-        return self._varints(rows, lengths, packed)
+        return self._decode_varints(rows, lengths, packed)
 
-    def _varints(
+    def _decode_varints(
         self, rows: np.ndarray, lengths: np.ndarray, packed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As :meth:`_numbers`; each list stops with the last byte of a number."""
-        last = packed < 0x80
-        counted = np.concatenate([[0], np.cumsum(last)])
+        is_last = packed < 0x80  # the last byte of a number; each list ends with such a byte
+        totals = np.concatenate([[0], np.cumsum(is_last)])
         stops = np.cumsum(lengths)
-        counts = counted[stops] - counted[stops - lengths]
-        if last.all():
+        counts = totals[stops] - totals[stops - lengths]
+        if is_last.all():
             return counts, packed.astype("<i8")
-        begins = np.flatnonzero(np.concatenate([[True], last[:-1]]))
+        begins = np.flatnonzero(np.concatenate([[True], is_last[:-1]]))
         sizes = np.diff(begins, append=len(packed))
-        long = begins[sizes > _LONGEST_VARINT]
-        self.odd[rows[np.searchsorted(stops, long, side="right")]] = True
-        places = np.arange(len(packed)) - np.repeat(begins, sizes)
-        shifts = (7 * np.minimum(places, _LONGEST_VARINT - 1)).astype(np.uint64)
+        too_long = begins[sizes > _MAX_VARINT]
+        self.is_unusual[rows[np.searchsorted(stops, too_long, side="right")]] = True
+        indexes = np.arange(len(packed)) - np.repeat(begins, sizes)
+        shifts = (7 * np.minimum(indexes, _MAX_VARINT - 1)).astype(np.uint64)
         parts = (packed & 0x7F).astype(np.uint64) << shifts
         return counts, np.bitwise_or.reduceat(parts, begins).view("<i8")

@@ -1,8 +1,8 @@
-"""The kernel in Python: slower, and the specification that the compiled one is held against.
+"""The kernel in Python: slow, but the specification for the compiled kernel.
 
-What a record holds is what protobuf says it holds: the last of equal keys, the last list of a
-feature, lists of one kind joined. Where TensorFlow's fast parser takes the same bytes otherwise
-(``tensorflow/core/util/example_proto_fast_parsing.cc``), a problem names row and key.
+Records are read as protobuf reads them: the last of repeated keys and the last list of a feature
+count, and lists of the same kind are joined. If the fast parser of TensorFlow reads the bytes
+differently (``tensorflow/core/util/example_proto_fast_parsing.cc``), the row has a problem.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import google_crc32c
 import numpy as np
 
 from tfod.kernel.return_types import (
-    LONGEST_RECORD,
+    MAX_PAYLOAD_BYTES,
     Bytes,
     Columns,
     FoundRecords,
@@ -33,30 +33,29 @@ HEADER_BYTES, FOOTER_BYTES = 12, 4
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _VARINT, _FIXED64, _LENGTH, _GROUP, _END_GROUP, _FIXED32 = range(6)
-_DEEPEST = 100  # groups in groups, as protobuf's own limit
-_LARGEST_TAG = (1 << 32) - 1
-_LONG = 512  # from this length on the second half of a hash is a sum, at the speed of memory
-_ODD = 0x9E3779B97F4A7C15
+_MAX_DEPTH = 100  # nested groups, the limit of protobuf
+_MAX_TAG = (1 << 32) - 1
+_LONG = 512  # from this length on, the second half of a hash is a fast sum
+_MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 class MalformedError(ValueError):
-    """The bytes are not the wire form of a message."""
+    """The bytes are not a message in the protobuf wire format."""
 
 
-def find_records(buffer: Bytes, *, longest: int = LONGEST_RECORD) -> FoundRecords:
-    """Find the records from the start of a buffer on, and verify their checksums.
+def find_records(buffer: Bytes, *, max_length: int = MAX_PAYLOAD_BYTES) -> FoundRecords:
+    """Find the records at the start of a buffer, and verify their checksums.
 
-    Stops at the first record that is not whole or not sound, and says why. Each byte is looked at
-    once at most.
+    The walk ends at the first truncated or damaged record. Each byte is read at most once.
 
     Args:
-        buffer: bytes of a shard; the first one is the first of a record's header.
-        longest: a payload of more bytes ends the walk.
+        buffer: bytes of a shard, beginning with the header of a record.
+        max_length: largest payload in bytes; a larger one ends the walk.
     """
     starts, lengths = array("q"), array("q")
     shard = as_array(buffer)
     data, position, count = shard.data, 0, len(shard)
-    known = dict[int, int]()  # the checksums of lengths, which recur where records are many
+    checksums = dict[int, int]()  # by length, because many records have the same length
     crc32c, header_at, checksum_at = google_crc32c.value, _HEADER.unpack_from, _CHECKSUM.unpack_from
     while True:
         start = position + HEADER_BYTES
@@ -64,13 +63,13 @@ def find_records(buffer: Bytes, *, longest: int = LONGEST_RECORD) -> FoundRecord
             end = WalkEnd.BUFFER
             break
         length, stored = header_at(data, position)
-        if known.get(length) != stored:
+        if checksums.get(length) != stored:
             crc = crc32c(shard[position : position + 8])
             if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != stored:
                 end = WalkEnd.LENGTH_CHECKSUM
                 break
-            known[length] = stored
-        if length > longest:
+            checksums[length] = stored
+        if length > max_length:
             end = WalkEnd.TOO_LONG
             break
         stop = start + length
@@ -84,12 +83,11 @@ def find_records(buffer: Bytes, *, longest: int = LONGEST_RECORD) -> FoundRecord
         starts.append(start)
         lengths.append(length)
         position = stop + FOOTER_BYTES
-    found = (np.array(starts, np.int64), np.array(lengths, np.int64))
-    return FoundRecords(*found, position, end)
+    return FoundRecords(np.array(starts, np.int64), np.array(lengths, np.int64), position, end)
 
 
 class Field(NamedTuple):
-    """A field of a message: number, wire type, half-open span of the value."""
+    """A field of a message: number, wire type, and half-open span of the value."""
 
     number: int
     wire: int
@@ -99,17 +97,17 @@ class Field(NamedTuple):
 
 def _varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
     value = 0
-    for place in range(min(10, end - position)):
-        byte = data[position + place]
-        value |= (byte & 0x7F) << (7 * place)
+    for index in range(min(10, end - position)):
+        byte = data[position + index]
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, position + place + 1
+            return value & 0xFFFFFFFFFFFFFFFF, position + index + 1
     raise MalformedError
 
 
 def _tag(data: Bytes, position: int, end: int) -> tuple[int, int, int]:
     tag, position = _varint(data, position, end)
-    if not 8 <= tag <= _LARGEST_TAG:
+    if not 8 <= tag <= _MAX_TAG:
         raise MalformedError
     return tag >> 3, tag & 7, position
 
@@ -130,24 +128,20 @@ def _skip(data: Bytes, position: int, end: int, wire: int) -> int:
 
 
 def _skip_group(data: Bytes, position: int, end: int, number: int) -> int:
-    opened = [number]
-    while opened:
+    open_groups = [number]
+    while open_groups:
         number, wire, position = _tag(data, position, end)
-        if wire == _GROUP and len(opened) < _DEEPEST:
-            opened.append(number)
-        elif wire == _END_GROUP and number == opened[-1]:
-            opened.pop()
+        if wire == _GROUP and len(open_groups) < _MAX_DEPTH:
+            open_groups.append(number)
+        elif wire == _END_GROUP and number == open_groups[-1]:
+            open_groups.pop()
         else:
             position = _skip(data, position, end, wire)
     return position
 
 
-def fields(data: Bytes, position: int, end: int) -> Iterator[Field]:
-    """The fields of the message in ``data[position:end]``; a group is one field.
-
-    Raises:
-        MalformedError: protobuf refuses the bytes.
-    """
+def read_fields(data: Bytes, position: int, end: int) -> Iterator[Field]:
+    """Yield the fields of a message; a group is one field. Raises MalformedError."""
     while position < end:
         number, wire, position = _tag(data, position, end)
         start = position
@@ -164,17 +158,17 @@ def fields(data: Bytes, position: int, end: int) -> Iterator[Field]:
 
 
 def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:
-    """Parse records to columns, one for each key and kind of list, as they first come.
+    """Parse records to columns, one for each key and kind of list, ordered by first occurrence.
 
-    What a record holds is what protobuf says; a record that protobuf refuses is a row without
-    values and a problem. A span that is not within the buffer is such a row.
+    A record that protobuf rejects, or that is not within the buffer, is a row without values and
+    with a problem.
 
     Args:
-        buffer: bytes that hold the payloads.
-        starts: where each payload starts, int64 of shape (n,).
-        lengths: bytes of each payload, int64 of shape (n,).
+        buffer: buffer with the payloads.
+        starts: start of each payload, int64 of shape (n,).
+        lengths: length of each payload in bytes, int64 of shape (n,).
     """
-    data = as_array(buffer).data  # not copied: it may hold a hundred images
+    data = as_array(buffer).data  # a view, because the buffer may contain a hundred images
     columns: dict[tuple[bytes, ListKind], _Column] = {}
     problems: list[Problem] = []
     for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
@@ -192,22 +186,20 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
             column.rows.append(row)
             column.values += values
             column.ends.append(len(column.values))
-    found = [
+    key_columns = [
         KeyColumn(
             key,
             kind,
-            np.array(one.rows, "<u4"),
-            np.array(one.ends, "<u8"),
-            kind.as_array(one.values),
+            np.array(column.rows, "<u4"),
+            np.array(column.ends, "<u8"),
+            kind.as_array(column.values),
         )
-        for (key, kind), one in columns.items()
+        for (key, kind), column in columns.items()
     ]
-    return Columns(len(starts), found, problems)
+    return Columns(len(starts), key_columns, problems)
 
 
 class _Column:
-    """The rows that have a feature, for each the end of its values, and all values."""
-
     def __init__(self) -> None:
         self.rows: list[int] = []
         self.ends: list[int] = []
@@ -215,7 +207,7 @@ class _Column:
 
 
 class _Record:
-    """One record: what its features hold, and what is to be said of it."""
+    """The features and problems of a record."""
 
     def __init__(self, data: Bytes, row: int) -> None:
         self.features: dict[bytes, tuple[ListKind, list[Any]]] = {}
@@ -224,87 +216,83 @@ class _Record:
         self._row = row
 
     def read(self, start: int, end: int) -> None:
-        """Read the record's bytes.
-
-        Raises:
-            MalformedError: protobuf refuses them.
-        """
-        entries = list(self._entries(start, end))
+        """Read the record; raise MalformedError if protobuf rejects it."""
+        entries = list(self._read_entries(start, end))
         last = {key: number for number, (key, _) in enumerate(entries)}
         for number, (key, spans) in enumerate(entries):
-            counts = last[key] == number
-            kind, values = self._feature(key, spans, counts)
-            if counts:
+            is_last = last[key] == number
+            kind, values = self._read_feature(key, spans, is_last)
+            if is_last:
                 self.features[key] = kind, values
 
-    def _problem(self, code: ProblemCode, key: bytes | None = None) -> None:
+    def _add_problem(self, code: ProblemCode, key: bytes | None = None) -> None:
         self.problems.append(Problem(self._row, code, key))
 
-    def _entries(self, start: int, end: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
+    def _read_entries(self, start: int, end: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
         seen: set[bytes] = set()
-        for field in fields(self._data, start, end):
+        for field in read_fields(self._data, start, end):
             if (field.number, field.wire) == (1, _LENGTH):
-                for entry in fields(self._data, field.start, field.end):
+                for entry in read_fields(self._data, field.start, field.end):
                     if (entry.number, entry.wire) != (1, _LENGTH):
-                        self._problem(ProblemCode.UNUSUAL)
+                        self._add_problem(ProblemCode.UNUSUAL)
                         continue
-                    key, spans = self._entry(entry)
+                    key, spans = self._read_entry(entry)
                     if key in seen:
-                        self._problem(ProblemCode.REPEATED_KEY, key)
+                        self._add_problem(ProblemCode.REPEATED_KEY, key)
                     seen.add(key)
                     yield key, spans
             elif (field.number, field.wire) == (2, _LENGTH):
-                self._problem(ProblemCode.SEQUENCE_EXAMPLE)
+                self._add_problem(ProblemCode.SEQUENCE_EXAMPLE)
             else:
-                self._problem(ProblemCode.UNUSUAL)
+                self._add_problem(ProblemCode.UNUSUAL)
 
-    def _entry(self, entry: Field) -> tuple[bytes, list[tuple[int, int]]]:
-        """Key and value of a map entry; a value in several fields is joined."""
-        keys, spans, others = [b""], [], 0
-        for field in fields(self._data, entry.start, entry.end):
+    def _read_entry(self, entry: Field) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return the key of a map entry, and the spans of its value, usually a single one."""
+        keys, spans, unknown = [b""], [], 0
+        for field in read_fields(self._data, entry.start, entry.end):
             if (field.number, field.wire) == (1, _LENGTH):
                 keys.append(bytes(self._data[field.start : field.end]))
             elif (field.number, field.wire) == (2, _LENGTH):
                 spans.append((field.start, field.end))
             else:
-                others += 1
+                unknown += 1
         try:
-            keys[-1].decode()  # as protobuf's strings
+            keys[-1].decode()  # protobuf requires UTF-8
         except UnicodeDecodeError:
             raise MalformedError from None
-        if (len(keys), len(spans), others) != (2, 1, 0):
-            self._problem(ProblemCode.UNUSUAL, keys[-1])
+        if (len(keys), len(spans), unknown) != (2, 1, 0):
+            self._add_problem(ProblemCode.UNUSUAL, keys[-1])
         return keys[-1], spans
 
-    def _feature(
-        self, key: bytes, spans: list[tuple[int, int]], counts: bool
+    def _read_feature(
+        self, key: bytes, spans: list[tuple[int, int]], is_last: bool
     ) -> tuple[ListKind, list[Any]]:
         kind, values, lists = ListKind.NONE, list[Any](), 0
-        plain = True
+        is_plain = True
         for span in spans:
-            for field in fields(self._data, *span):
+            for field in read_fields(self._data, *span):
                 if field.wire != _LENGTH or field.number > ListKind.INT64:
-                    plain = False
+                    is_plain = False
                     continue
                 lists += 1
                 if field.number != kind:
                     kind, values = ListKind(field.number), []
-                plain &= _read_list(self._data, field, kind, values)
-        if counts and not plain:
-            self._problem(ProblemCode.UNUSUAL, key)
-        if counts and lists > 1:
-            self._problem(ProblemCode.SEVERAL_LISTS, key)
+                is_plain &= _read_list(self._data, field, kind, values)
+        if is_last and not is_plain:
+            self._add_problem(ProblemCode.UNUSUAL, key)
+        if is_last and lists > 1:
+            self._add_problem(ProblemCode.SEVERAL_LISTS, key)
         return kind, values
 
 
 def _read_list(data: Bytes, part: Field, kind: ListKind, values: list[Any]) -> bool:
     """Append the values of a list; return whether TensorFlow's fast parser reads the same."""
-    plain, count, packed = True, 0, 0
-    for field in fields(data, part.start, part.end):
+    is_plain, count, packed = True, 0, 0
+    for field in read_fields(data, part.start, part.end):
         count += 1
         _, wire, start, end = field
         if field.number != 1:
-            plain = False
+            is_plain = False
         elif kind is ListKind.BYTES and wire == _LENGTH:
             values.append((start, end - start))
         elif kind is ListKind.FLOAT and wire in (_LENGTH, _FIXED32):
@@ -318,30 +306,30 @@ def _read_list(data: Bytes, part: Field, kind: ListKind, values: list[Any]) -> b
                 value, start = _varint(data, start, end)
                 values.append(value - (1 << 64) if value >> 63 else value)
         else:
-            plain = False
-    return plain and (not packed or count == 1)
+            is_plain = False
+    return is_plain and (not packed or count == 1)
 
 
-def _parts(buffer: Bytes, spans: np.ndarray) -> Iterator[bytes]:
+def _slice_spans(buffer: Bytes, spans: np.ndarray) -> Iterator[bytes]:
     data = as_array(buffer).data
     for start, length in spans.tolist():
-        sound = 0 <= start <= start + length <= len(data)
-        yield bytes(data[start : start + length]) if sound else b""
+        is_inside = 0 <= start <= start + length <= len(data)
+        yield bytes(data[start : start + length]) if is_inside else b""
 
 
-# In the following ``spans`` are start and length of each, int64 of shape (n, 2); one that is not
-# within the buffer is empty.
+# Spans are the start and length of byte strings, int64 of shape (n, 2). A span that is not within
+# the buffer is empty.
 
 
 def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:
-    """64 bits of each span that are the same in every process, uint64 of shape (n,).
+    """Return 64-bit hashes of spans, uint64 of shape (n,), which are the same in every process.
 
-    CRC-32C in the upper half; in the lower CRC-32, whose polynomial has no factor in common with
-    that, or of 512 bytes and more 32 bits of the sum of all words of eight bytes, which costs a
-    third. An empty span has 0. Of 10 million different images two are taken for the same in one of
-    400,000 datasets; a cryptographic hash takes ten times the time.
+    The upper half is the CRC-32C, the lower half the CRC-32, whose polynomial has no common factor
+    with it. From 512 bytes on, the lower half is 32 bits of the sum of all words of eight bytes,
+    which is three times as fast. Empty spans have the hash 0. Among datasets of 10 million images,
+    one in 400,000 has a collision. A cryptographic hash would take ten times as long.
     """
-    return np.array([_hash(part) for part in _parts(buffer, spans)], np.uint64)
+    return np.array([_hash(part) for part in _slice_spans(buffer, spans)], np.uint64)
 
 
 def _hash(part: bytes) -> int:
@@ -349,35 +337,35 @@ def _hash(part: bytes) -> int:
         second = zlib.crc32(part)
     else:
         words = np.frombuffer(part + bytes(-len(part) % 8), "<u8")
-        second = int(words.sum(dtype=np.uint64)) * _ODD % (1 << 64) >> 32
+        second = int(words.sum(dtype=np.uint64)) * _MULTIPLIER % (1 << 64) >> 32
     return int(google_crc32c.value(part)) << 32 | second
 
 
 def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Code byte strings as a dictionary, in the order in which they are first seen.
+    """Number the distinct byte strings, in the order of their first occurrence.
 
     Returns:
-        The code of each span, int64 of shape (n,); and for each code the number of the first span
-        that has it, int64 of shape (codes,).
+        The code of each span, int64 of shape (n,), and the number of the first span with each
+        code, int64 of shape (codes,).
     """
-    known: dict[bytes, int] = {}
-    codes = [known.setdefault(part, len(known)) for part in _parts(buffer, spans)]
+    numbers: dict[bytes, int] = {}
+    codes = [numbers.setdefault(part, len(numbers)) for part in _slice_spans(buffer, spans)]
     firsts = np.unique(np.array(codes, np.int64), return_index=True)[1]
     return np.array(codes, np.int64), firsts.astype(np.int64)
 
 
 def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> bytes:
-    """The bytes of the spans one behind the other, with a separator (one byte) between them."""
-    return separator.join(_parts(buffer, spans))
+    """Join the bytes of spans, with a separator of at most one byte."""
+    return separator.join(_slice_spans(buffer, spans))
 
 
 def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
-    """Write the bytes of the spans, all within the buffer, one behind the other.
+    """Join the bytes of spans, which must be within the buffer, into ``out``, uint8 of shape (m,).
 
     Raises:
-        ValueError: ``out``, uint8 of shape (m,), is not of just so many bytes.
+        ValueError: the spans have more or fewer bytes than ``out``.
     """
-    gathered = gather_spans(buffer, spans)
-    if len(gathered) != len(out):
-        raise ValueError(f"{len(gathered)} bytes do not fit into {len(out)}")
-    out[:] = np.frombuffer(gathered, np.uint8)
+    joined = gather_spans(buffer, spans)
+    if len(joined) != len(out):
+        raise ValueError(f"the spans have {len(joined)} bytes, but the output has {len(out)}")
+    out[:] = np.frombuffer(joined, np.uint8)

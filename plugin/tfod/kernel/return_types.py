@@ -1,4 +1,4 @@
-"""What the kernel hands out: spans of records, columns of Examples, problems with their rows."""
+"""The return types of the kernel: spans of records, columns of Examples, and problems."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-LONGEST_RECORD = (1 << 62) - 1
-"""In place of a limit."""
+MAX_PAYLOAD_BYTES = (1 << 62) - 1
+"""The default limit, which no real record reaches."""
 Bytes: TypeAlias = "bytes | bytearray | memoryview | np.ndarray"
 
 
 def as_array(buffer: Bytes) -> np.ndarray:
-    """The same as uint8 of shape (n,), not copied."""
+    """Return a view of the buffer as uint8 of shape (n,)."""
     return np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8)
 
 
 class WalkEnd(enum.IntEnum):
-    """Why a walk over records ended."""
+    """The reason why a walk over records ended."""
 
     BUFFER = 0
-    """The buffer ends, at a record's end or inside a record."""
+    """The buffer ends, after or inside a record."""
     FULL = 1
-    """The caller's arrays are full; only inside the kernel."""
+    """The arrays of the caller are full; only used inside the kernel."""
     LENGTH_CHECKSUM = 2
     """The checksum of a length is wrong."""
     DATA_CHECKSUM = 3
@@ -34,7 +34,7 @@ class WalkEnd(enum.IntEnum):
 
 
 class ListKind(enum.IntEnum):
-    """Which list a feature holds: the field numbers of ``Feature`` in feature.proto."""
+    """The type of list in a feature: the field numbers of ``Feature`` in feature.proto."""
 
     NONE = 0
     BYTES = 1
@@ -42,33 +42,33 @@ class ListKind(enum.IntEnum):
     INT64 = 3
 
     def as_array(self, values: Sequence[Any]) -> np.ndarray:
-        """Values as :attr:`KeyColumn.values` has them."""
-        found = np.array(values, "<f4" if self is ListKind.FLOAT else "<i8")
-        return found.reshape(-1, 2) if self is ListKind.BYTES else found
+        """Convert values to an array for :attr:`KeyColumn.values`."""
+        array = np.array(values, "<f4" if self is ListKind.FLOAT else "<i8")
+        return array.reshape(-1, 2) if self is ListKind.BYTES else array
 
 
 class ProblemCode(enum.IntEnum):
-    """What is to be said of a row, or of one feature in it."""
+    """The problems of a row, or of a feature in it."""
 
     MALFORMED = 1
-    """protobuf refuses the record: the row has no values."""
+    """protobuf rejects the record, so the row has no values."""
     SEQUENCE_EXAMPLE = 2
-    """It has the feature lists of a SequenceExample, which TensorFlow refuses."""
+    """The record has the feature lists of a SequenceExample, which TensorFlow rejects."""
     REPEATED_KEY = 3
-    """A key comes more than once: the last one counts."""
+    """A key occurs several times; the last one counts."""
     SEVERAL_LISTS = 4
-    """A feature has lists of several kinds, or one kind twice."""
+    """A feature has several lists, of the same or of different kinds."""
     UNUSUAL = 5
-    """Fields that are unknown or of another wire type, or numbers spelled in two ways."""
+    """There are unknown fields, wrong wire types, or numbers both packed and unpacked."""
 
 
 class FoundRecords(NamedTuple):
-    """Records in a buffer.
+    """The records in a buffer.
 
     Attributes:
-        starts, lengths: of the payloads in bytes, int64 of shape (n,).
-        position: where the walk ended: at the header of the record that was not taken.
-        end: why it ended.
+        starts, lengths: spans of the payloads in bytes, int64 of shape (n,).
+        position: end of the walk: the header of the first record that was not read.
+        end: reason why the walk ended.
     """
 
     starts: np.ndarray
@@ -78,14 +78,14 @@ class FoundRecords(NamedTuple):
 
 
 class KeyColumn(NamedTuple):
-    """The values of one key and kind of list.
+    """The values of a key and kind of list, as a ragged column.
 
     Attributes:
-        key: in UTF-8.
-        kind: of the lists.
-        rows: the rows that have such a list, ascending, uint32 of shape (r,).
-        ends: for each of them how many values there are up to its end, uint64 of shape (r,).
-        values: float32 or int64 of shape (n,); of bytes start and length in the buffer, int64 of
+        key: feature key in UTF-8.
+        kind: kind of the lists.
+        rows: ascending numbers of the rows with such a list, uint32 of shape (r,).
+        ends: end of each row's values in ``values``, uint64 of shape (r,).
+        values: float32 or int64 of shape (n,); for bytes, their spans in the buffer, int64 of
             shape (n, 2).
     """
 
@@ -97,7 +97,7 @@ class KeyColumn(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something to be said of a row; ``key`` is None where no feature is concerned."""
+    """A problem of a row; ``key`` is None if the problem is not about a feature."""
 
     row: int
     code: ProblemCode
@@ -105,7 +105,7 @@ class Problem(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of a batch of records as they first come in it, and its problems row by row."""
+    """The columns of a batch of records, ordered by first occurrence, and problems by row."""
 
     rows: int
     columns: Sequence[KeyColumn]

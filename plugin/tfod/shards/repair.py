@@ -255,11 +255,11 @@ class _Run:
             same_subset = existing_sets.get(self._results[path].subset, ())
             return [*same_path, *(path for path in same_subset if path not in self._results)]
 
-        out = OutputFolder(self._output, read, self._options.overwrite, shards_there=find_existing)
+        out = OutputFolder(self._output, read, self._options.overwrite, find_existing=find_existing)
         for target, content in self._texts.items():
             out.add_text(target, content)
         for path in self._results:
-            out.require_free(path, os.path.relpath(path, self._output))
+            out.require_writable(path, os.path.relpath(path, self._output))
         return out
 
     def repair(self, out: OutputFolder) -> Outcome:

@@ -28,11 +28,11 @@ from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, missing_shards
 from tfod.tfrecord.shard_sets.shard_names import (
     parse_shard_name,
+    parse_shard_names,
     shard_file_names,
-    shard_names,
     similar_file_names,
-    stem_of_subset,
-    subset_of_stem,
+    to_stem,
+    to_subset,
 )
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.publishing import PendingFile, temporary_folder
@@ -119,7 +119,7 @@ def reshard(
     read = [*sources, *paths]
     notes = [*shards.notes, *missing_shards(sets)]
     if join is not None:
-        sets = [ShardSet(join, tuple(paths), stem=stem_of_subset(join))]
+        sets = [ShardSet(join, tuple(paths), stem=to_stem(join))]
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
     target = _target_map(os.fspath(folder), sets, label_map)
     copies = _label_map_copies(sets, maps)
@@ -136,7 +136,7 @@ def reshard(
         for name, text in texts.items():
             out.add_text(name, text)
         for shard_set in sets:
-            out.require_free(shard_set.subset, _new_names(shard_set, 1)[0])
+            out.require_writable(shard_set.subset, _new_names(shard_set, 1)[0])
         is_unpacked = shuffle is not None and any(map(is_url, paths))
         scratch = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
@@ -240,9 +240,9 @@ def _new_names(shard_set: ShardSet, count: int) -> list[str]:
         return shard_file_names(subset, count)
     if shard_set.stem:
         return similar_file_names(first, shard_set.stem, count)
-    stem = shard_names(shard_set.paths)[first].stem or subset
+    stem = parse_shard_names(shard_set.paths)[first].stem or subset
     # If the file name has a different subset, this one is the name of the folder.
-    inside = name_of(folder_of(first)) if subset_of_stem(stem) != subset else ""
+    inside = name_of(folder_of(first)) if to_subset(stem) != subset else ""
     return [os.path.join(inside, name) for name in similar_file_names(first, stem, count)]
 
 

@@ -13,7 +13,7 @@ from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, 
 from tfod.example.example import Example, bytes_feature, encode_entry
 from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Buffer, Kind, encode_varint
-from tfod.kernel.reference import Field, fields
+from tfod.kernel.reference import Field, read_fields
 from tfod.tfrecord.reader import RecordBatch, read_record_batches
 
 _FEATURES = 1  # field number of Example.features, of its map, and of the key of a map entry
@@ -91,7 +91,7 @@ def _encode_map(entries: bytes) -> bytes:
 
 def _fields(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, Field]]:
     """Yield the fields of a message, each with the offset of its tag."""
-    for field in fields(buffer, start, stop):
+    for field in read_fields(buffer, start, stop):
         yield start, field
         start = field.end
 
@@ -99,7 +99,7 @@ def _fields(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, Field]
 def _read_key(buffer: Buffer, entry: Field) -> str:
     """Return the key of a map entry: the last key field, or "" if there is none."""
     key = b""
-    for number, wire, first, stop in fields(buffer, entry.start, entry.end):
+    for number, wire, first, stop in read_fields(buffer, entry.start, entry.end):
         if number == 1 and wire == _LENGTH:
             key = bytes(buffer[first:stop])
     return key.decode("utf-8", "surrogateescape")

@@ -175,7 +175,7 @@ def _make_card(
         classes=[*labels, *counts],
     )
     colours = [colour for _, colour in classes]
-    return card, partial(draw, sample, tallest=_MAX_HEIGHT, colours=colours, detection=detection)
+    return card, partial(draw, sample, max_height=_MAX_HEIGHT, colours=colours, detection=detection)
 
 
 def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:

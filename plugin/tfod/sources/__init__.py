@@ -1,4 +1,4 @@
-"""What a source holds: its files, data sets, label maps, format and layout, for every command.
+"""Search and reading of sources, for every command: files, datasets, label maps and formats.
 
-It may import ``detection`` and what is below it.
+May import ``detection`` and the packages below it.
 """

@@ -1,8 +1,7 @@
-"""Which format a path has: shards, or annotations that ``tfod convert`` reads.
+"""Recognition of formats: shards, or annotations that ``tfod convert`` reads.
 
-A format is a module in :mod:`tfod.formats` and a row of :data:`FORMATS`. Its recognizer looks at
-names and at the beginning of files, in a folder, in a zip, or at a single file. The readers find
-their files by the same functions.
+A format is a module in :mod:`tfod.formats` and a row of :data:`FORMATS`. The recognizers look at
+the names and the first bytes of files; the readers use the same functions to find their files.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.tfrecord.shard_sets.search import files_below, find_shards, is_hidden, looks_like_shard
+from tfod.tfrecord.shard_sets.search import find_shards, is_hidden, looks_like_shard, walk_files
 from tfod.tfrecord.shard_sets.shard_names import SPLITS
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.remote import RemoteError
 from tfod.tfrecord.storage.urls import is_url, is_zip
 
-ANNOTATION_FOLDERS = ("Annotations", "annotations", "annots")  # of VOC, raccoon and kangaroo
+ANNOTATION_FOLDERS = ("Annotations", "annotations", "annots")  # VOC, raccoon, kangaroo
 CSV_COLUMNS = frozenset(("filename", "class", "xmin", "ymin", "xmax", "ymax"))
 YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
-NAMES_FILES = ("obj.names", "classes.txt", "labels/classes.txt")  # Darknet's, then labelImg's
+NAMES_FILES = ("obj.names", "classes.txt", "labels/classes.txt")  # Darknet, then labelImg
 CVAT_FILE = "annotations.xml"
 COCO_ROBOFLOW_FILE = "_annotations.coco.json"  # next to the images of each subset
 _HEAD_BYTES = 1 << 16
 _MAX_DEPTH, _MAX_LISTED = 32, 1_000_000
 _MAX_TRIED, _MAX_JSON_TRIED = 1000, 20
-"""Files of a folder whose beginnings are read, and JSON files that are read to their end."""
+"""Limits per folder: files whose first bytes are read, and JSON files that are read completely."""
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 7
 _XML_HEAD_BYTES = 1 << 13
 LABELME_XML = re.compile(rb"(?s)\A(?!.*<bndbox).*<(polygon>|sourceAnnotation>LabelMe)")
-"""LabelMe's XML has the root of VOC's, and no box."""
+"""LabelMe XML has the same root element as VOC, but no bndbox."""
 _IMAGES = re.compile(rb'"\0?i\0?m\0?a\0?g\0?e\0?s\0?"[\s\0]*:')  # in UTF-8 or UTF-16
 _FRAME, _TRACK = re.compile(rb"<image\s"), re.compile(rb"<track\s")
 _PANOPTIC = re.compile(rb'"segments_info"\s*:')
 _YAML_KEY = re.compile(rb"""^[ \t{]*["']?(names|nc|train|val)["']?\s*:""", re.MULTILINE)
-_BOX_NUMBERS = 5  # of a line of YOLO: class, center, size
+_MIN_NUMBERS = 5  # in a line of a YOLO label file: class, center x and y, width, height
 
 
 class SourceFiles(NamedTuple):
     """The files of a folder or a zip, or a single file.
 
     Attributes:
-        root: the folder, the zip, a folder in it, or the folder of the single file.
-        names: paths of the files relative to the root, with slashes; without hidden files.
+        root: the folder, the zip, a folder in it, or the parent of the single file.
+        names: paths relative to the root, with slashes; hidden files are left out.
         is_file: whether this is a single file.
     """
 
@@ -60,26 +59,22 @@ class SourceFiles(NamedTuple):
 
     @staticmethod
     def at(path: str) -> SourceFiles:
-        """List the files at a path, without hidden ones.
-
-        Raises:
-            ShardError: the path is a zip that is damaged.
-        """
+        """List the files at a path; a damaged zip raises ShardError."""
         if os.path.isdir(path):
-            files = itertools.islice(files_below(path, _MAX_DEPTH), _MAX_LISTED)
+            files = itertools.islice(walk_files(path, _MAX_DEPTH), _MAX_LISTED)
             names = (os.path.relpath(file, path).replace(os.sep, "/") for file in files)
             return SourceFiles(path, sorted(names))
         if not os.path.isfile(path):
             return SourceFiles(path, [])
         if not is_zip(path):
             return SourceFiles(os.path.dirname(path), [os.path.basename(path)], is_file=True)
-        from tfod.tfrecord.storage.archive import sound_content  # needed for zips alone
+        from tfod.tfrecord.storage.archive import sound_content  # only needed for zips
 
         inside = (entry.inside for entry in sound_content(path).readable.values())
         return SourceFiles(path, sorted(name for name in inside if not is_hidden(name)))
 
     def levels(self) -> Iterator[SourceFiles]:
-        """Yield these files, then those of the only folder here, those of its only folder, …"""
+        """Yield these files; then, while there is only one folder, the files in that folder."""
         yield self
         folder = self.only_folder
         if folder is not None:
@@ -89,16 +84,16 @@ class SourceFiles(NamedTuple):
 
     @property
     def only_folder(self) -> str | None:
-        """The folder here that has files, if there is exactly one."""
+        """The only folder in the root that contains files; None if there are several."""
         folders = {name.partition("/")[0] for name in self.names if "/" in name}
         return folders.pop() if len(folders) == 1 else None
 
     def path(self, name: str) -> str:
-        """Return the path of a file; in a zip as if the zip were a folder."""
+        """Return the path of a file, in which a zip is written like a folder."""
         return os.path.join(self.root, *name.split("/"))
 
     def ending_with(self, *extensions: str, folder: str | None = "") -> list[str]:
-        """Return the names with these lowercase extensions, in one folder or in all (None)."""
+        """Return the names with one of these extensions, in a folder or in all folders (None)."""
         return [
             name
             for name in self.names
@@ -106,17 +101,14 @@ class SourceFiles(NamedTuple):
         ]
 
     def head(self, name: str) -> bytes:
-        """Return the beginning of a file without zero bytes, which makes UTF-16 readable.
-
-        An unreadable file has none.
-        """
+        """Return the first bytes of a file without NUL bytes, so that UTF-16 reads like ASCII."""
         with contextlib.suppress(OSError, ShardError), open_shard(self.path(name)) as (stream, _):
             head: bytes = io.BufferedReader(stream).read(_HEAD_BYTES)
             return head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")
         return b""
 
     def contains(self, name: str, pattern: re.Pattern[bytes]) -> bool:
-        """Return whether a file has a short text anywhere."""
+        """Return whether a pattern, for a short text, matches anywhere in a file."""
         end = b""
         with contextlib.suppress(OSError, ShardError), open_shard(self.path(name)) as (stream, _):
             while chunk := stream.read(_CHUNK_BYTES):
@@ -126,7 +118,7 @@ class SourceFiles(NamedTuple):
         return False
 
     def xml_root(self, name: str) -> str:
-        """Return the name of the root element of an XML file; '' for another file."""
+        """Return the name of the root element, or '' if the file is not XML."""
         head = self.head(name)[:_XML_HEAD_BYTES].lstrip()
         while head.startswith((b"<?", b"<!")):
             end = b"-->" if head.startswith(b"<!--") else b">"
@@ -136,30 +128,30 @@ class SourceFiles(NamedTuple):
 
 
 def find_coco_files(files: SourceFiles) -> list[str]:
-    """Return the JSON files of COCO's instances: the file, a folder's, or its ``annotations``'."""
+    """Return the paths of the COCO files: in subset folders, ``annotations``, or the root."""
     names = files.ending_with(".json")
     if not files.is_file:
-        every = files.ending_with(".json", folder=None)
-        names = [name for name in every if re.fullmatch(f"[^/]+/{COCO_ROBOFLOW_FILE}", name)]
+        all_names = files.ending_with(".json", folder=None)
+        names = [name for name in all_names if re.fullmatch(f"[^/]+/{COCO_ROBOFLOW_FILE}", name)]
         names = names or files.ending_with(".json", folder="annotations")
         names = names or files.ending_with(".json")
-        others = ("captions", "panoptic", "stuff")
-        names = [one for one in names if not posixpath.basename(one).startswith(others)]
-        instances = [one for one in names if posixpath.basename(one).startswith("instances")]
+        other_tasks = ("captions", "panoptic", "stuff")
+        names = [name for name in names if not posixpath.basename(name).startswith(other_tasks)]
+        instances = [name for name in names if posixpath.basename(name).startswith("instances")]
         names = instances or names
 
     def is_coco(name: str) -> bool:
         return files.contains(name, _IMAGES) and not files.contains(name, _PANOPTIC)
 
-    # Other tools write a long JSON for each image.
+    # Other tools write a large JSON file per image; do not read all of them.
     names = names if any(map(is_coco, names[:_MAX_JSON_TRIED])) else []
     return [files.path(name) for name in names if is_coco(name)]
 
 
 def find_csv_files(files: SourceFiles) -> list[str]:
-    """Return the CSV, or those CSVs in a folder that begin as a detection CSV does."""
+    """Return the paths of the CSV files; in a folder, only those with the expected columns."""
     names = files.ending_with(".csv")
-    return [files.path(one) for one in names if files.is_file or _has_csv_header(files, one)]
+    return [files.path(name) for name in names if files.is_file or _has_csv_header(files, name)]
 
 
 def _has_csv_header(files: SourceFiles, name: str) -> bool:
@@ -168,39 +160,41 @@ def _has_csv_header(files: SourceFiles, name: str) -> bool:
 
 
 def find_yolo_file(files: SourceFiles) -> str | None:
-    """Return the file of a YOLO data set that names its classes; None if there is none."""
+    """Return the file with the class names of a YOLO dataset, or None."""
     if files.is_file:
         names: Sequence[str] = files.ending_with(".yaml", ".yml", ".names")
     else:
         names = [name for name in (*YAML_FILES, *NAMES_FILES) if name in files.names]
         texts = files.ending_with(".yaml", ".yml") if not names else ()
-        texts = [one for one in texts if len({*_YAML_KEY.findall(files.head(one))}) > 1]
+        texts = [name for name in texts if len({*_YAML_KEY.findall(files.head(name))}) > 1]
         names += texts if len(texts) == 1 else ()
     return files.path(names[0]) if names else None
 
 
 def find_cvat_file(files: SourceFiles) -> str | None:
-    """Return the XML of CVAT for images nearest to the root; None for none or several."""
-    names = [one for one in files.names if files.is_file or posixpath.basename(one) == CVAT_FILE]
-    depth = min((one.count("/") for one in names), default=0)
-    names = [one for one in names if one.count("/") == depth]
+    """Return the CVAT XML file nearest to the root, or None if it is missing or ambiguous."""
+    names = files.names
+    if not files.is_file:
+        names = [name for name in names if posixpath.basename(name) == CVAT_FILE]
+    depth = min((name.count("/") for name in names), default=0)
+    names = [name for name in names if name.count("/") == depth]
     is_cvat = len(names) == 1 and files.xml_root(names[0]) == "annotations"
     return files.path(names[0]) if is_cvat else None
 
 
 def _is_cvat(files: SourceFiles) -> bool:
-    """Return whether there is an XML of CVAT for images; that for video has tracks instead."""
+    """Return whether there is an XML file of CVAT for images, and not of CVAT for video."""
     file = find_cvat_file(files)
     name = os.path.relpath(file, files.root or os.curdir).replace(os.sep, "/") if file else ""
     return bool(name) and (files.contains(name, _FRAME) or not files.contains(name, _TRACK))
 
 
 def _is_voc(files: SourceFiles) -> bool:
-    """Return whether XML files in a folder, at any depth, have VOC's root element."""
+    """Return whether XML files at any depth have the root element of Pascal VOC."""
     folder = (files.only_folder or "train").lower()
     is_outer = folder not in {*SPLITS, *map(str.lower, ANNOTATION_FOLDERS)}
     if files.is_file or (is_outer and not files.ending_with(".xml")):
-        return False  # the reader begins in the only folder, which has the lists
+        return False  # the reader starts in the only folder, which contains the image lists
     names = files.ending_with(".xml", folder=None)[:_MAX_TRIED]
     return any(
         files.xml_root(name).lower() == "annotation" and not LABELME_XML.search(files.head(name))
@@ -209,27 +203,27 @@ def _is_voc(files: SourceFiles) -> bool:
 
 
 def _is_yolo(files: SourceFiles) -> bool:
-    """Return whether classes are named, in a file of another use only next to YOLO's labels."""
+    """Return whether there are class names; ``classes.txt`` also needs YOLO label files."""
     name = os.path.basename(find_yolo_file(files) or "")
     if name.endswith(("yaml", "yml")) and not files.is_file:
         return _YAML_KEY.search(files.head(name)) is not None
     texts = files.ending_with(".txt", folder=None)[:_MAX_TRIED] if name == "classes.txt" else ()
-    return any(_is_label_file(files.head(one)) for one in texts) if texts else bool(name)
+    return any(_is_label_file(files.head(text)) for text in texts) if texts else bool(name)
 
 
 def _is_label_file(head: bytes) -> bool:
     numbers = head.lstrip().partition(b"\n")[0].split()
     try:
-        return len([float(one) for one in numbers]) >= _BOX_NUMBERS
+        return len([float(number) for number in numbers]) >= _MIN_NUMBERS
     except ValueError:
         return False
 
 
 class FormatRow(NamedTuple):
-    """A format: its names in messages and in CVAT's menu, and whether files have it."""
+    """A format: its name in messages, its recognizer, and its name in the menu of CVAT."""
 
     title: str
-    is_at: Callable[[SourceFiles], object]
+    matches: Callable[[SourceFiles], object]
     cvat_title: str = ""
 
 
@@ -240,29 +234,26 @@ FORMATS = {
     "csv": FormatRow("CSV", find_csv_files),
     "cvat_xml": FormatRow("CVAT for images", _is_cvat, "CVAT 1.1"),
 }
-"""The formats besides shards, by the names that ``--from`` takes."""
+"""The formats other than shards, by their ``--from`` names."""
 
 
 class Recognized(NamedTuple):
-    """The formats that a path may have, and where they begin.
-
-    ``root`` is the path itself, or the only folder in it; in a zip as if the zip were a folder.
-    """
+    """The formats that a path may have, and the root: the path, or the only folder in it."""
 
     names: Sequence[str]
     root: str
 
     @property
     def titles(self) -> str:
-        """What messages call the formats."""
+        """The names of the formats in messages."""
         return " or ".join(FORMATS[name].title for name in self.names)
 
 
 def holds_shards(path: str) -> bool:
-    """Return whether a file, a folder, a zip, a glob or a URL has shards.
+    """Return whether a file, folder, zip, glob or URL contains shards.
 
     Raises:
-        ShardError: a zip is damaged, or a shard in it must not be read.
+        ShardError: a zip is damaged, or a shard in it is rejected.
     """
     if os.path.isfile(path) and not is_zip(path):
         return looks_like_shard(path)
@@ -272,24 +263,24 @@ def holds_shards(path: str) -> bool:
 
 
 def recognize_annotations(path: str, named: str | None = None) -> Recognized:
-    """Recognize the format of a folder, a zip or a file without shards; the only way to do it.
+    """Recognize the format of a folder, zip or file without shards. All commands use this.
 
     Args:
-        path: on this machine; another path has no format.
-        named: the only format to try, which is taken in any case.
+        path: local path; URLs have no format.
+        named: name of the only format to try, which is returned in any case.
 
     Raises:
-        ShardError: the path is a zip that is damaged.
+        ShardError: the path is a damaged zip.
     """
     for files in SourceFiles.at(path).levels() if not is_url(path) else ():
-        names = [name for name in ([named] if named else FORMATS) if FORMATS[name].is_at(files)]
+        names = [name for name in ([named] if named else FORMATS) if FORMATS[name].matches(files)]
         if names:
             return Recognized(names, path if files.is_file else files.root)
     return Recognized([named] if named else [], path)
 
 
 def convert_command(path: str, recognized: Recognized) -> str:
-    """Return the command that makes shards of annotations."""
+    """Return the command that converts annotations to shards."""
     target = "../shards" if os.path.normpath(path) == os.curdir else "shards"
-    several = f" --from {recognized.names[0]}" if len(recognized.names) > 1 else ""
-    return f"tfod convert {shlex.quote(path)} {target}{several}"
+    option = f" --from {recognized.names[0]}" if len(recognized.names) > 1 else ""
+    return f"tfod convert {shlex.quote(path)} {target}{option}"

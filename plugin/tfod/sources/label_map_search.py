@@ -1,4 +1,4 @@
-"""Which file next to a shard names its classes: a label map, or a ``labels.txt``."""
+"""Search for the file next to a shard that names its classes: a label map or ``labels.txt``."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _LABEL_MAP = "label_map"
 
 
 def may_be_label_map(path: str) -> bool:
-    """Whether a file has the name of a label map."""
+    """Return whether a file name has the extension of a label map."""
     return path.lower().endswith(".pbtxt")
 
 
 def label_maps_in(folder: str) -> list[str]:
-    """Paths of the files in a folder that may be label maps; it may be one of a zip or a URL.
+    """Return the paths of possible label maps in a folder, a zip or a remote folder.
 
-    A remote folder that cannot be listed has none: many servers list nothing at all.
+    The result is empty if a remote folder cannot be listed, as on many servers.
     """
     if is_url(folder):
         return list(filter(may_be_label_map, _remote_files(folder)))
     if os.path.isdir(folder):
-        found = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
-        return sorted(path for path in found if not os.path.isdir(path))
-    from tfod.tfrecord.storage.archive import files_in  # needed for zips alone
+        paths = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
+        return sorted(path for path in paths if not os.path.isdir(path))
+    from tfod.tfrecord.storage.archive import files_in  # only needed for zips
 
     return sorted(filter(may_be_label_map, files_in(folder)))
 
@@ -52,28 +52,28 @@ def read_label_map_or_none(path: str) -> LabelMap | None:
 
 
 class ClassesOfShard(NamedTuple):
-    """The classes of the first objects of a shard: their texts, or their ids if none has a text."""
+    """The texts of the classes of the first objects of a shard; the ids if there are no texts."""
 
     texts: AbstractSet[str] = frozenset()
     ids: AbstractSet[int] = frozenset()
 
     def are_in(self, label_map: LabelMap) -> bool:
-        """Whether a label map has one of the texts or, if there are none, all ids."""
+        """Return whether a label map contains any of the texts or, without texts, all ids."""
         if self.texts:
             return any(label_map.ids_of(text) for text in self.texts)
         return all(label_map.find_id(class_id) for class_id in self.ids)
 
 
 class LabelMapFinder:
-    """Finds the label maps of many shards, each folder looked at once: the only way to find them.
+    """A search for the label maps of shards, which lists each folder only once.
 
     Args:
-        classes_of: returns the first classes of a shard, by its path.
-        texts_in: lists the files of a folder that may be label maps.
-        read: reads such a file; returns None if it is not a label map.
+        classes_of: function that returns the first classes of a shard.
+        texts_in: function that lists the possible label maps in a folder.
+        read: function that reads a label map, or returns None if the file is not one.
 
     Attributes:
-        notes: which label maps one folder up were not used, as sentences.
+        notes: sentences about label maps in parent folders that were not used.
     """
 
     def __init__(
@@ -89,23 +89,23 @@ class LabelMapFinder:
         self.notes: list[str] = []
 
     def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
-        """Find the label map that goes with a shard: next to it, or one folder up.
+        """Find the label map of a shard: next to it, or in the parent folder.
 
-        In each folder the best name wins: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, another
-        ``*label*map*.pbtxt``, or another ``*.pbtxt``. Of several with equally good names the only
-        one that can be read as a label map is taken. One folder up, a label map must have the
-        classes of the first shard of the folder (:meth:`ClassesOfShard.are_in`).
+        The names are tried in this order: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, other
+        ``*label*map*.pbtxt``, other ``*.pbtxt``. Files that are not label maps are ignored if
+        several match. A label map in the parent folder must contain the classes of the first shard
+        of the folder (:meth:`ClassesOfShard.are_in`).
 
         Returns:
-            Its path or None, and the candidates when there are still several (then None): of all
-            shards that have the same ones the same object.
+            The path and an empty sequence; None and the candidates if the choice is ambiguous.
+            Shards with the same candidates share one sequence object.
         """
         folder = folder_of(shard)
         stem = stated_name(shard).stem.lower()
         first = self._first_of_folder.setdefault(folder, shard)
         label_map, several = self._best(folder, stem)
         above = folder_of(folder)
-        # A zip is the top; so is a bucket.
+        # Do not search above a zip or a bucket.
         if label_map or several or above == folder or os.path.isfile(folder):
             return label_map, several
         label_map, several = self._best(above, stem)
@@ -117,7 +117,7 @@ class LabelMapFinder:
 
     def _has_classes(self, path: str, shard: str) -> bool:
         label_map = self._read(path)
-        # A file that is not a label map is taken, so that its reader says what is wrong with it.
+        # Use an unreadable file, so that the error is reported when it is read.
         return label_map is None or self._classes_of(shard).are_in(label_map)
 
     def _best(self, folder: str, stem: str) -> tuple[str | None, Sequence[str]]:
@@ -127,42 +127,42 @@ class LabelMapFinder:
 
 
 class _Candidates:
-    """The label maps in one folder, by what their names say."""
+    """The possible label maps in a folder, sorted by name."""
 
     def __init__(self, paths: Sequence[str], read: Callable[[str], LabelMap | None]) -> None:
         self._read = read
         self._by_name: dict[str, list[str]] = {}
-        self._decided: dict[str, tuple[str | None, Sequence[str]]] = {}
-        named: list[str] = []
-        others: list[str] = []
+        self._choices: dict[str, tuple[str | None, Sequence[str]]] = {}
+        label_maps: list[str] = []
+        other_texts: list[str] = []
         for path in paths:
             root = name_of(path).lower().removesuffix(".pbtxt")
             plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
             self._by_name.setdefault(plain, []).append(path)
             if "label" in plain and "map" in plain:
-                named.append(path)
-            # pipeline and graph files are protobuf text too
+                label_maps.append(path)
+            # Pipeline and graph files are protobuf text, too.
             elif not re.search(r"graph|pipeline|config|solver|train_val", root):
-                others.append(path)
-        self._by_name.setdefault(_LABEL_MAP, named or others)
+                other_texts.append(path)
+        self._by_name.setdefault(_LABEL_MAP, label_maps or other_texts)
 
     def best(self, stem: str) -> tuple[str | None, Sequence[str]]:
-        """The one that fits a shard of this stem best, or several."""
-        stems = stem, stem.rstrip("0123456789").rstrip("-_. ")  # train_000 may be one of train
-        own = (f"{one}_{_LABEL_MAP}" for one in stems)
-        name = next((one for one in own if one in self._by_name), _LABEL_MAP)
-        if name not in self._decided:
-            fitting = self._by_name[name]
-            readable = list(filter(self._read, fitting)) if len(fitting) > 1 else fitting
-            one = len(readable) == 1
-            self._decided[name] = (readable[0], ()) if one else (None, tuple(fitting))
-        return self._decided[name]
+        """Return the best label map for shards with this stem; as :meth:`LabelMapFinder.find`."""
+        stems = stem, stem.rstrip("0123456789").rstrip("-_. ")  # train_000 may belong to train
+        names = (f"{stem}_{_LABEL_MAP}" for stem in stems)
+        name = next((name for name in names if name in self._by_name), _LABEL_MAP)
+        if name not in self._choices:
+            matches = self._by_name[name]
+            readable = list(filter(self._read, matches)) if len(matches) > 1 else matches
+            is_unique = len(readable) == 1
+            self._choices[name] = (readable[0], ()) if is_unique else (None, tuple(matches))
+        return self._choices[name]
 
 
 def find_in_folder(folder: str, shard: str) -> tuple[str | None, Sequence[str]]:
-    """Find the label map for a shard in one folder; returns as :meth:`LabelMapFinder.find`.
+    """Find the label map of a shard in a folder, ignoring other protobuf text.
 
-    Files that turn out to be other protobuf text are left out, unless they are named as label maps.
+    Files whose name contains ``label`` are not ignored. Returns as :meth:`LabelMapFinder.find`.
     """
     paths = label_maps_in(folder) if os.path.isdir(folder) else ()
     paths = [path for path in paths if is_named_label_map(path) or read_label_map_or_none(path)]
@@ -170,24 +170,24 @@ def find_in_folder(folder: str, shard: str) -> tuple[str | None, Sequence[str]]:
 
 
 def is_named_label_map(path: str) -> bool:
-    """Whether a file's name says that it is a label map, as opposed to some protobuf text."""
+    """Return whether a file name contains ``label``; other protobuf text rarely does."""
     return "label" in os.path.basename(path).lower()
 
 
 def find_labels(folder: str) -> str | None:
-    """The ``labels.txt`` that goes with the shards in a folder: in it, or one up; None without one.
+    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None.
 
     Raises:
-        ShardError: they are in a zip that is damaged.
+        ShardError: the folder is in a damaged zip.
     """
-    # A zip is the top.
-    for where in dict.fromkeys((folder, folder if os.path.isfile(folder) else folder_of(folder))):
-        if is_url(where):
-            for url in _remote_files(where):
+    parent = folder if os.path.isfile(folder) else folder_of(folder)  # do not search above a zip
+    for candidate in dict.fromkeys((folder, parent)):
+        if is_url(candidate):
+            for url in _remote_files(candidate):
                 if name_of(url) == LABELS_FILE:
                     return url
             continue
-        path = os.path.join(where, LABELS_FILE)
+        path = os.path.join(candidate, LABELS_FILE)
         if os.path.isfile(path) or zip_entry(path) is not None:
             return path
     return None

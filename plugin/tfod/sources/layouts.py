@@ -1,7 +1,7 @@
-"""Layouts: which feature keys records have, what each key holds, and which layout fits best.
+"""Layouts: feature keys and their meaning, and the search for the layout that fits best.
 
-Every command and reader asks here where the image, the boxes and the classes are. The checker adds
-severities to a layout (:mod:`tfod.checker.profiles.profile`).
+All commands and readers use this to find images, boxes and classes. The checker adds severities
+(:mod:`tfod.checker.profiles.profile`).
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.zip_entry import ZipEntryError
 
 BOX_KEY = keys.XMIN.rpartition("/")[0]
-"""The common prefix of the OD API's box keys."""
+"""The common prefix of the box keys of the OD API."""
 SEGMENTATION = frozenset({keys.IMAGE_MASKS["semantic"]})
-"""The keys of DeepLab's records: masks of whole images, no boxes. Panoptic records have both."""
+"""The mask key of DeepLab records, which have no boxes. Panoptic records have both."""
 _DETECTION_KEYS = (keys.KNOWN_KEYS | {"image/channels", "image/colorspace"}) - SEGMENTATION
-"""Keys that a record of detection may have, with or without objects."""
+"""Keys of detection records, with or without objects."""
 _OBJECT_KEY = re.compile(r"box|polygon|[xy]_?(min|max)|(min|max)_?[xy]", re.IGNORECASE)
 _MAX_KEYS = 8
 _MAX_RECORDS = 64
-_MAX_RECORDS_OF_A_SHARD = 32
+_MAX_RECORDS_PER_SHARD = 32
 _MAX_TRIED = 10_000
-"""Records of a shard that are read in search of one that has features."""
+"""The maximum number of records of a shard to read until one has features."""
 MAX_RECORD_BYTES = 64 << 20
-_MAX_UNREACHABLE = 2  # remote shards: each one of a dead server takes a whole timeout
+_MAX_UNREACHABLE = 2  # remote shards; each one on an unreachable server waits for the timeout
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the records of a shard hold under which keys.
+    """A layout: the feature keys of records and their meaning.
 
     Attributes:
-        name: the name that ``--profile`` takes.
-        title: the purpose, in one line.
-        features: the kind, shape, default and meaning of each feature.
-        field_mapping: the keys of the image, its name, its boxes, …
+        name: name for ``--profile``.
+        title: purpose of the layout, in one line.
+        features: kind, shape, default and meaning of each feature.
+        field_mapping: keys of the image, its name, its boxes, …
     """
 
     name: str
@@ -65,26 +65,26 @@ class Layout:
 
     @cached_property
     def expected(self) -> FeatureDescription:
-        """What is expected of each key: by the layout, and for other keys by their readers.
+        """The expected features, including those that only a reader expects.
 
-        CVAT's layout has no image/format, and an import of it stops if that is a number.
+        For example, the CVAT layout has no image/format, but an import fails if it is a number.
         """
         return {**read_features(self.field_mapping), **self.features}
 
     def key_for(self, key: str) -> str:
-        """Return the key under which the records hold what the OD API has under ``key``."""
+        """Return the key of this layout for a key of the OD API."""
         if key == BOX_KEY:
             return self.field_mapping.box_prefix or key
         return usual_keys(self.field_mapping)[0].get(key, key)
 
     @property
     def has_other_boxes(self) -> bool:
-        """Whether the boxes are under other keys than the OD API's."""
+        """Whether the boxes do not have the keys of the OD API."""
         return self.field_mapping.box not in (keys.BOX, ())
 
 
 _TITLES_AND_MAPPINGS = {
-    "cvat": ("annotations as CVAT's TFRecord 1.0 has them, ready to upload", FieldMapping()),
+    "cvat": ("annotations in CVAT's TFRecord 1.0 format, ready to upload", FieldMapping()),
     "tf_detection_api": ("ready to train with the TF Object Detection API", FieldMapping()),
     "tf_vision": ("ready to train with TF-Vision or MediaPipe Model Maker", FieldMapping()),
     "roboflow": ("Roboflow's TFRecord export", FieldMapping()),
@@ -107,21 +107,21 @@ LAYOUTS: Mapping[str, Layout] = {
     name: Layout(name, title, PROFILES[name], mapping)
     for name, (title, mapping) in _TITLES_AND_MAPPINGS.items()
 }
-"""All layouts, by name."""
+"""The layouts by name."""
 OD_API = LAYOUTS["tf_detection_api"]
 _CANDIDATES = [layout for name, layout in LAYOUTS.items() if name != "tf_vision"]
-"""The layouts that keys can tell; tf_vision has no key of its own."""
+"""The layouts to choose from. The keys of tf_vision do not distinguish it from others."""
 
 
 @dataclass
 class KeyCounts:
-    """How many records have each feature key.
+    """Numbers of records with each feature key.
 
     Attributes:
-        records: the number of records that have any feature.
-        images: the number of those whose image is not empty.
-        by_key: the number of records with each key and kind.
-        shard: the first shard with a record that can be read.
+        records: number of records with features.
+        images: number of records with a non-empty image.
+        by_key: number of records per key and kind.
+        shard: name of the first shard with a readable record.
     """
 
     records: int = 0
@@ -147,7 +147,7 @@ class KeyCounts:
 
     @property
     def keys(self) -> Collection[str]:
-        """The keys that occur, in their order."""
+        """The keys that occur, in order."""
         return dict.fromkeys(key for key, _ in self.by_key)
 
     @property
@@ -161,16 +161,17 @@ class KeyCounts:
 
 
 def choose_layout(counts: KeyCounts) -> tuple[Layout, str] | None:
-    """Return the layout with the most of its keys and the reason, or None if no layout fits.
+    """Return the best layout and the reason, or None if no layout fits.
 
-    A layout whose required keys all occur comes first, then one that needs no images if there are
-    none. Of equal ones it is the one with the fewest keys. Records that fit none and have an image
-    and its label under usual keys are images with a label.
+    Layouts with all required keys are preferred, then layouts without images if the records have
+    none, then those with the most common keys, then those with the fewest keys. If none fits, an
+    image and its label under usual keys are sufficient.
     """
     if not counts.records:
         return None
     common = counts.common
-    fits = [fit for fit in (_Fit(one, common) for one in _CANDIDATES) if fit.is_likely(counts.keys)]
+    fits = [_Fit(layout, common) for layout in _CANDIDATES]
+    fits = [fit for fit in fits if fit.is_likely(counts.keys)]
     if not fits:
         return _image_and_label(counts)
     has_images = 2 * counts.images >= counts.records
@@ -181,12 +182,12 @@ def choose_layout(counts: KeyCounts) -> tuple[Layout, str] | None:
 
     best = min(fits, key=rank)
     layout = best.layout
-    if layout.name in ("image_classification", "image_label"):  # with names and texts, if any
+    if layout.name in ("image_classification", "image_label"):  # add the keys of names and texts
         mapping = classification_field_mapping(common) or layout.field_mapping
         layout = replace(layout, field_mapping=mapping)
-    reason = f"best fit: {len(best.present)} of its {len(best.features)} features are there"
+    reason = f"best fit: {len(best.present)} of its {len(best.features)} features are present"
     missing = ", ".join(best.missing)
-    return layout, f"{reason}, without {missing}" if missing else reason
+    return layout, f"{reason}, {missing} missing" if missing else reason
 
 
 def _image_and_label(counts: KeyCounts) -> tuple[Layout, str] | None:
@@ -201,22 +202,22 @@ def _image_and_label(counts: KeyCounts) -> tuple[Layout, str] | None:
 
 
 class _Fit:
-    """What common keys share with a layout's features, and which required ones they lack."""
+    """The features of a layout that are present, and the required ones that are missing."""
 
     def __init__(self, layout: Layout, common: Mapping[str, Kind | None]) -> None:
         self.layout = layout
         self.features = layout.features
         present = {key for key, spec in self.features.items() if common.get(key) is spec.kind}
-        self.present = present - {keys.SHA256}  # Datumaro adds it to any
+        self.present = present - {keys.SHA256}  # Datumaro adds it to every layout
         self.required = [key for key, spec in self.features.items() if spec.required]
         self.missing = [key for key in self.required if key not in self.present]
 
     def is_likely(self, occurring: Collection[str]) -> bool:
-        """Whether the records may be of the layout.
+        """Return whether the records may have this layout.
 
-        Records of detection have boxes, of whose keys one may be misspelt, or only keys that
-        records without objects may have. Other layouts need their image, boxes and classes, or all
-        that they require.
+        Detection records need box keys, of which one may be misspelled, or else only keys of
+        records without objects. Other layouts need their image, boxes and classes; or all
+        required keys if they have no boxes.
         """
         mapping = self.layout.field_mapping
         box = mapping.box
@@ -225,21 +226,21 @@ class _Fit:
         if not box:
             return not self.missing
         if sum(key in occurring for key in box) >= len(box) - 1:
-            return bool(self.present)  # the boxes are not those of a few records alone
-        known = all(
+            return bool(self.present)  # empty if only a few records have boxes
+        is_detection = all(
             key in _DETECTION_KEYS or key.startswith(keys.ATTRIBUTE_PREFIX) for key in occurring
         )
-        return known and 2 * len(self.missing) <= len(self.required)
+        return is_detection and 2 * len(self.missing) <= len(self.required)
 
 
 def layout_of(shards: Sequence[Shard]) -> Layout:
-    """Return the layout of shards that are to be read as detections.
+    """Return the layout of shards that are read as detections.
 
-    Records with any key of the OD API are read as its records, even if they fit no layout. So are
-    shards without any readable feature, whose reader says what is wrong.
+    It is the OD API's if no layout fits and the records have any of its keys, or no readable
+    feature.
 
     Raises:
-        TfodError: the records have only keys of an unknown layout.
+        TfodError: the records have only unknown keys.
     """
     counts = peek(shards)
     choice = choose_layout(counts)
@@ -249,35 +250,35 @@ def layout_of(shards: Sequence[Shard]) -> Layout:
         names = ", ".join(list(counts.keys)[:_MAX_KEYS])
         raise TfodError(
             f"{counts.shard}: records with these keys cannot be read as images with boxes or "
-            f"labels ({names}); name the keys with --profile, which tfod describe --as-profile "
-            "begins"
+            f"labels ({names}); write a profile with tfod describe --as-profile, name the keys "
+            "in it, and pass it with --profile"
         )
     return OD_API
 
 
 def no_objects_sentence(present: Collection[str], mappings: Collection[FieldMapping]) -> str:
-    """Return where objects were looked for without finding any, and what the records have.
+    """Return a sentence about records without objects: the keys that were read and those present.
 
     Args:
-        present: the keys of the records.
-        mappings: the field mappings by which they were read.
+        present: keys of the records.
+        mappings: field mappings with which the records were read.
     """
     prefixes = sorted({mapping.box_prefix for mapping in mappings} - {""})
-    read = {key for mapping in mappings for key in mapping.all_keys}
-    unread = [key for key in present if key not in read and _OBJECT_KEY.search(key)]
+    read_keys = {key for mapping in mappings for key in mapping.all_keys}
+    unread = [key for key in present if key not in read_keys and _OBJECT_KEY.search(key)]
     if not prefixes and not unread:
         return "no objects: the records are images with labels, without boxes"
-    place = f" under {' or '.join(prefixes)}" if prefixes else ""
+    location = f" under {' or '.join(prefixes)}" if prefixes else ""
     names = unread or list(present)
-    listed = ", ".join(names[:_MAX_KEYS]) + ", …" * (len(names) > _MAX_KEYS)
+    listed = ", ".join(names[:_MAX_KEYS]) + (", …" if len(names) > _MAX_KEYS else "")
     return (
-        f"no objects{place}; the records have {listed}; if boxes are under other keys, name them "
-        "with --profile (tfod describe --as-profile)"
+        f"no objects{location}; the records have {listed}; if the boxes have other keys, name "
+        "these with --profile (tfod describe --as-profile)"
     )
 
 
 def layout_of_batch(examples: ExampleBatch) -> Layout:
-    """Return the layout of the records of a batch, the OD API's if none fits."""
+    """Return the layout of a batch of records, by default the OD API's."""
     counts = KeyCounts()
     counts.add(examples, _MAX_RECORDS)
     choice = choose_layout(counts)
@@ -285,7 +286,7 @@ def layout_of_batch(examples: ExampleBatch) -> Layout:
 
 
 def peek(shards: Sequence[Shard], max_record_bytes: int = MAX_RECORD_BYTES) -> KeyCounts:
-    """Count the keys of the first records; what cannot be read is left to the reader."""
+    """Count the keys of the first records; errors are left to those who read the shards."""
     counts, unreachable = KeyCounts(), 0
     for shard in shards:
         if counts.records >= _MAX_RECORDS:
@@ -300,23 +301,23 @@ def peek(shards: Sequence[Shard], max_record_bytes: int = MAX_RECORD_BYTES) -> K
 
 
 def _peek_into(shard: Shard, counts: KeyCounts, max_record_bytes: int) -> None:
-    tried, enough = 0, counts.records + _MAX_RECORDS_OF_A_SHARD
+    tried, max_records = 0, counts.records + _MAX_RECORDS_PER_SHARD
     with shard.open(read_ahead=False) as stream:
         for records in walk(stream, shard.name, max_record_bytes=max_record_bytes):
             if isinstance(records, Damage):
                 continue
-            counts.add(ExampleBatch.of(records), enough - counts.records)
+            counts.add(ExampleBatch.of(records), max_records - counts.records)
             tried += len(records)
-            if counts.records == enough or tried >= _MAX_TRIED:
+            if counts.records == max_records or tried >= _MAX_TRIED:
                 break
 
 
 def classes_in(path: str, mapping: FieldMapping | None = None) -> ClassesOfShard:
-    """Return the classes of the first batch of a shard that has any, of objects or of images.
+    """Return the object or image classes of the first batch of a shard that has any.
 
     Args:
-        path: a file, a URL, or an entry of a zip as if the zip were a folder.
-        mapping: the keys of the records; None for those of the layout that fits best.
+        path: path of a file, URL, or path of a zip entry, in which the zip is written as a folder.
+        mapping: keys of the records; by default, the best layout is used.
     """
     tried = 0
     with suppress(OSError, ZipEntryError, TfodError), open_shard(path) as (stream, size):

@@ -1,4 +1,4 @@
-"""What other tools write and tfod does not read: how it is known, and what reads it."""
+"""Recognition of files of other tools, which tfod does not read, and advice on how to read them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tfod.sources.format_recognition import (
     recognize_annotations,
 )
 from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
-from tfod.tfrecord.damage import looks_like
+from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.storage.urls import is_url
 
 _MAX_TRIED = 20
-"""Files of a kind that are looked into."""
-_EXPORT = "export COCO or Pascal VOC from there, and convert that"
+"""The maximum number of files of a kind to open."""
+_EXPORT = "export it as COCO or Pascal VOC, and convert that"
 _ARCHIVE = re.compile(r".+\.(tar|tgz|tbz2?|txz|7z|rar|gz|xz|bz2|zst)", re.IGNORECASE)
 
 
 class Tool(NamedTuple):
-    """A kind of files of another tool.
+    """A file format of another tool.
 
     Attributes:
-        title: what messages call them.
-        names: pattern of their names.
-        content: pattern of what each of them begins with.
-        datum: the name of Datumaro's format, if Datumaro reads them.
-        layout: patterns of paths, each of which a folder needs so that Datumaro finds them.
-        advice: what to do if Datumaro does not read them, or does not find them.
-        cvat_title: what CVAT's menu calls the format.
-        is_deep: whether the content may be anywhere in a file.
+        title: name in messages.
+        names: pattern of file names.
+        content: pattern in the first bytes of each file.
+        datum: name of the format in Datumaro, if Datumaro reads it.
+        layout: patterns of paths that a folder must have for Datumaro to find the files.
+        advice: what to do if Datumaro does not read the format, or does not find the files.
+        cvat_title: name of the format in the menu of CVAT.
+        is_deep: whether to search the whole file for the content.
     """
 
     title: str
@@ -50,18 +50,20 @@ class Tool(NamedTuple):
     is_deep: bool = False
 
     def first_of(self, files: SourceFiles) -> str | None:
-        """Return the name of the first file of this kind, or None."""
-        named = (one for one in files.names if re.fullmatch(f"(.*/)?{self.names}", one))
+        """Return the name of the first file in this format, or None."""
+        names = (name for name in files.names if re.fullmatch(f"(.*/)?{self.names}", name))
         pattern = re.compile(self.content.encode())
-        for name in itertools.islice(named, _MAX_TRIED):
+        for name in itertools.islice(names, _MAX_TRIED):
             if pattern.search(files.head(name)) or (self.is_deep and files.contains(name, pattern)):
                 return name
         return None
 
     def next_step(self, path: str, files: SourceFiles) -> str:
-        """Return what to do with files that messages call ``path``."""
-        if not self.datum or files.is_file:
-            return "name its folder to see what reads it" if self.datum else self.advice
+        """Return advice on how to read files that messages call ``path``."""
+        if not self.datum:
+            return self.advice
+        if files.is_file:
+            return "pass its folder to see which program reads it"
         roots = [level.root for level in files.levels() if self._has_layout(level)]
         steps, target = [] if roots else [self.advice], "shards"
         folder = next(iter(roots), files.root)[len(files.root) :]
@@ -76,14 +78,16 @@ class Tool(NamedTuple):
         return "; then ".join(steps)
 
     def _has_layout(self, files: SourceFiles) -> bool:
-        return all(any(re.fullmatch(one, name) for name in files.names) for one in self.layout)
+        return all(
+            any(re.fullmatch(pattern, name) for name in files.names) for pattern in self.layout
+        )
 
 
 _TOOLS = (
     Tool("CVAT for video", r"[^/]+\.xml", r"<track\s",
          advice="export the task as CVAT for images 1.1", cvat_title="CVAT 1.1", is_deep=True),
     Tool("LabelMe JSON", r"[^/]+\.json", r'(?s)\A(?=.*"shapes"\s*:).*"(imagePath|points)"',
-         advice="make Pascal VOC of it with labelme2voc.py of LabelMe, and convert that"),
+         advice="convert it to Pascal VOC with LabelMe's labelme2voc.py, and convert that"),
     Tool("VIA annotations", r"[^/]+\.(json|csv)", "shape_attributes"),
     Tool("Supervisely JSON", r"ann/[^/]+\.json", '"(objects|classTitle)"'),
     Tool("Label Studio JSON", r"[^/]+\.json", '"(original_width|from_name)"'),
@@ -93,7 +97,7 @@ _TOOLS = (
          "rename each JSON to _annotations.createml.json in a folder for its subset"),
     Tool("COCO panoptic JSON", r"[^/]+\.json", '"segments_info"', "coco_panoptic",
          [r"annotations/panoptic_[^/]+\.json", r"annotations/panoptic_[^/]+/.+\.png"],
-         "put it and its folder of PNG masks into annotations, both named panoptic_train",
+         "put it and its folder of PNG masks into annotations, and name both panoptic_train",
          is_deep=True),
     Tool("Datumaro JSON", r"annotations/[^/]+\.json", r'"(dm_format_version|items)"\s*:',
          "datumaro", [r"annotations/[^/]+\.json"], cvat_title="Datumaro 1.0"),
@@ -116,54 +120,56 @@ _TOOLS = (
          "put the text files into train/labelTxt and the images into train/images"),
     Tool("YOLO labels without class names", r"[^/]+\.txt",
          r"(?m)\A\s*\d+( +-?[\d.]+(e-?\d+)?){4,}\s*$",
-         advice="write the names of the classes, one per line, to classes.txt, and convert that"),
-    Tool("one file of Pascal VOC", r"[^/]+\.xml", r"(?i)<annotation[\s>]",
-         advice="name its folder"),
+         advice="write the class names to classes.txt, one per line, and convert that"),
+    Tool("a single file of Pascal VOC", r"[^/]+\.xml", r"(?i)<annotation[\s>]",
+         advice="pass its folder"),
 )  # fmt: skip
 
 
 def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
-    """Return the first kind of files that tfod does not read, and such a file; or None and ''."""
-    named = ((tool, tool.first_of(files)) for tool in _TOOLS)
-    return next(((tool, name) for tool, name in named if name), (None, ""))
+    """Return the first format with a matching file, and the name of that file; or None and ''."""
+    for tool in _TOOLS:
+        if name := tool.first_of(files):
+            return tool, name
+    return None, ""
 
 
 def describe_other_tool(path: str) -> str | None:
-    """Return a sentence on what a path is that tfod does not read, and what does; None if unknown.
+    """Describe a path that tfod does not read and give advice; return None if it is unknown.
 
     Raises:
-        ShardError: the path is a zip that is damaged.
+        ShardError: the path is a damaged zip.
     """
     if is_url(path) or not os.path.exists(path):
         return None
     files = SourceFiles.at(path)
     tool, name = find_other_tool(files)
     if tool:
-        what = f"is {tool.title}" if files.is_file else f"holds {tool.title} ({name})"
-        return f"{path}: {what}, which tfod does not read; {tool.next_step(path, files)}"
+        content = f"is {tool.title}" if files.is_file else f"contains {tool.title} ({name})"
+        return f"{path}: {content}, which tfod does not read; {tool.next_step(path, files)}"
     if files.is_file:
-        what, fix = _looks_like(path)
-        return f"{path}: is {what}; {fix}" if what else None
+        content, fix = _describe_content(path)
+        return f"{path}: is {content}; {fix}" if content else None
     archive = next(filter(_ARCHIVE.fullmatch, files.names), None)
-    return archive and f"{path}: holds the archive {archive}, which is not looked into; unpack it"
+    return archive and f"{path}: contains the archive {archive}, which is not opened; unpack it"
 
 
 def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
-    """Return an error that says what a source without shards holds instead, if that is known."""
+    """Return the error for a source without shards, with a description of its content if known."""
     recognized = recognize_annotations(source)
     if not recognized.names:
         return ShardsNotFoundError(describe_other_tool(source) or str(error))
-    what = f"{recognized.titles} annotations, no shards"
+    content = f"contains {recognized.titles} annotations, no shards"
     command = convert_command(source, recognized)
-    return ShardsNotFoundError(f"{source}: holds {what}; to make some type: {command}")
+    return ShardsNotFoundError(f"{source}: {content}; to convert them to shards, type: {command}")
 
 
-def _looks_like(path: str) -> tuple[str, str]:
-    """Return what a file is that is not a shard, and what to do; text may be annotations."""
+def _describe_content(path: str) -> tuple[str, str]:
+    """Describe a file that is not a shard, with advice; '' for text, which may be annotations."""
     with open(path, "rb") as file:
         stream = PeekedStream(file).plain()
         head = b""
-        while (left := HEAD_BYTES - len(head)) and (part := stream.read(left)):
+        while (missing := HEAD_BYTES - len(head)) and (part := stream.read(missing)):
             head += part
-    what, fix = looks_like(head) or ("", "")
-    return ("", "") if what.endswith("text") else (what, fix)
+    content, fix = detect_file_type(head) or ("", "")
+    return ("", "") if content.endswith("text") else (content, fix)

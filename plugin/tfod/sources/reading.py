@@ -1,6 +1,6 @@
-"""Reading what sources hold: shards in order, each with its label map and its field mapping.
+"""Reading of sources: shards in order, each with its label map and its field mapping.
 
-The resolver is lenient, since a check reports what is wrong. Whoever reads shards stops at it.
+Unlike the resolver, which leaves problems to the checker, these functions raise errors.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet, Sources, require_content, shards_in_zip
-from tfod.tfrecord.shard_sets.shard_names import MOST_MISSING, missing_of_sets
+from tfod.tfrecord.shard_sets.shard_names import MAX_MISSING, find_missing
 from tfod.tfrecord.storage.archive import require_readable, sound_content
 
 
 @dataclass(frozen=True)
 class ReadableShards:
-    """Shards that can be read, in order.
+    """Readable shards, in order.
 
     Attributes:
-        sets: the shards of each subset.
-        datasets: the data sets that they form.
-        notes: what a reader should know about the sources, as sentences.
-        given: the field mapping that the user named, if any.
+        sets: shards of each subset.
+        datasets: datasets of the shards.
+        notes: sentences about the sources for the user.
+        given: field mapping that the user passed, if any.
     """
 
     sets: Sequence[ShardSet]
@@ -48,7 +48,7 @@ class ReadableShards:
 
     @property
     def paths(self) -> list[str]:
-        """All shards, in order."""
+        """The paths of all shards, in order."""
         return [path for shard_set in self.sets for path in shard_set.paths]
 
     @cached_property
@@ -61,7 +61,7 @@ class ReadableShards:
 
     @cached_property
     def label_maps(self) -> dict[str, LabelMapFile | None]:
-        """The label map of each shard, by its path; None for a shard without one."""
+        """The label map of each shard by path; None for shards without one."""
         return {
             shard.path: dataset.label_map_of(shard)
             for dataset in self.datasets
@@ -69,13 +69,10 @@ class ReadableShards:
         }
 
     def label_map(self, path: str) -> LabelMap | None:
-        """Return the classes of a shard, or None if no label map goes with it.
-
-        A ``.pbtxt`` that turns out to be other protobuf text is not a label map, unless it is named
-        as one.
+        """Return the label map of a shard, or None if it has none.
 
         Raises:
-            LabelMapError: the label map cannot be read.
+            LabelMapError: the file is named as a label map and cannot be read.
         """
         file = self.label_maps[path]
         if file is not None and file.label_map is None and is_named_label_map(file.name):
@@ -83,10 +80,10 @@ class ReadableShards:
         return file.label_map if file else None
 
     def require_label_maps(self) -> list[str]:
-        """Return what is unusual about the label maps, as sentences.
+        """Read all label maps, and return sentences about unusual ones.
 
         Raises:
-            LabelMapError: one cannot be read.
+            LabelMapError: a label map cannot be read.
         """
         notes: list[str] = []
         files: dict[str, LabelMapFile] = {}
@@ -96,13 +93,13 @@ class ReadableShards:
                 continue
             files[file.name] = file
             if label_map is None:
-                notes.append(f"not used: {file.error}")
+                notes.append(f"label map not used: {file.error}")
             else:
                 notes += [*file.deviations, *notes_of_shared_ids(file.name, label_map)]
         return notes
 
     def layout(self, path: str) -> Layout:
-        """Return the layout of a shard's data set, with the keys that were named, if any.
+        """Return the layout of a shard, which is that of its dataset or of ``given``.
 
         Raises:
             TfodError: the records have no known layout.
@@ -115,7 +112,7 @@ class ReadableShards:
         return self._layouts[number]
 
     def field_mapping(self, path: str) -> FieldMapping:
-        """Return the keys of a shard's records; as :meth:`layout`."""
+        """Return the field mapping of the :meth:`layout` of a shard."""
         return self.layout(path).field_mapping
 
     @cached_property
@@ -130,32 +127,32 @@ def find_readable(
     field_mapping: FieldMapping | None = None,
     finds_label_maps: bool = True,
 ) -> ReadableShards:
-    """Find the shards that sources mean, as :func:`~tfod.sources.resolver.resolve` does.
+    """Find the shards of sources, as :func:`~tfod.sources.resolver.resolve` does.
 
-    Zips next to the shards of a folder are left out, with a note.
+    Zips in a folder that also contains shards are left out, with a note.
 
     Args:
-        source: a file, a folder, a glob, a zip, a URL, or several of them.
+        source: path of a file, folder, glob or zip, URL, or several of these.
         label_map: file or name of a label map for all shards.
-        field_mapping: the keys of the records; None for those of the layout that fits best.
-        finds_label_maps: whether label maps are looked for.
+        field_mapping: keys of the records; by default, the best layout is used.
+        finds_label_maps: whether to search for label maps.
 
     Raises:
-        ShardsNotFoundError: a source holds no shard.
+        ShardsNotFoundError: a source contains no shard.
         ShardError: a zip is damaged, or all shards of a set are empty.
-        LabelMapError: the named label map does not exist, or cannot be read.
-        TfodError: a shard is given twice, or a source cannot be reached.
+        LabelMapError: the given label map does not exist, or cannot be read.
+        TfodError: a shard is listed twice, or a source cannot be reached.
     """
-    named = [source] if isinstance(source, (str, os.PathLike)) else source
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
     with resolve(
-        [os.fspath(one) for one in named],
+        [os.fspath(path) for path in paths],
         label_map,
         field_mapping=field_mapping,
         finds_label_maps=finds_label_maps,
         is_checked=False,
     ) as resolved:
         for path in resolved.repeated:
-            raise TfodError(f"{path} is given twice; name each shard once")
+            raise TfodError(f"{path} is listed twice; pass each shard only once")
         for dataset in resolved.datasets:
             for archive in dataset.zips:
                 _require_shards(archive)
@@ -163,20 +160,21 @@ def find_readable(
                 if file.label_map is None:
                     raise LabelMapError(file.error)
         sets = _sets_of(resolved)
-        notes = [*resolved.notes, *(note for one in resolved.datasets for note in one.notes)]
+        notes = [*resolved.notes]
+        notes += (note for dataset in resolved.datasets for note in dataset.notes)
         notes += _ambiguous_label_maps(resolved)
         return ReadableShards(sets, resolved.datasets, notes, field_mapping)
 
 
 def _require_shards(archive: Zip) -> None:
-    """Raise for a zip that cannot be read or has no shard, or for a file that must not be read."""
+    """Raise an error if a zip is unreadable or has no shard, or if an entry is rejected."""
     if archive.unreadable:
         raise TfodError(f"{archive.name}: {archive.unreadable}")
     content = sound_content(archive.path)  # with the path that the user typed
     paths = shards_in_zip(content)
     if not paths:
-        missing = f"{archive.name}: no shard in this archive; look at it with: tfod check"
-        raise no_shards_error(archive.path, ShardsNotFoundError(missing))
+        message = f"{archive.name}: this zip contains no shard; check it with: tfod check"
+        raise no_shards_error(archive.path, ShardsNotFoundError(message))
     for path in (*paths, *filter(may_be_label_map, content.refused)):
         require_readable(content.entries[path], content, archive.name)
 
@@ -185,34 +183,35 @@ def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:
     paths: dict[str, list[str]] = {}
     for shard in resolved.shards:
         paths.setdefault(shard.subset, []).append(shard.path)
-    sets, max_missing = [], MOST_MISSING
-    for subset, own in paths.items():
-        require_content(own)
-        missing = missing_of_sets(own, max_missing)
+    sets, max_missing = [], MAX_MISSING
+    for subset, subset_paths in paths.items():
+        require_content(subset_paths)
+        missing = find_missing(subset_paths, max_missing)
         max_missing = max(0, max_missing - len(missing))
-        sets.append(ShardSet(subset, tuple(own), tuple(missing)))
+        sets.append(ShardSet(subset, tuple(subset_paths), tuple(missing)))
     return sets
 
 
 def _ambiguous_label_maps(resolved: ResolvedSources) -> list[str]:
-    """A sentence for each folder with several label maps, none of which is used."""
-    shards = {tuple(one.candidates): one for one in reversed(resolved.shards) if one.candidates}
+    """Return a sentence for each set of label maps of which none could be chosen."""
+    shards = [shard for shard in reversed(resolved.shards) if shard.candidates]
+    first_shards = {tuple(shard.candidates): shard for shard in shards}
     return [
-        f"{shard.name}: several label maps are there, none was used: {', '.join(candidates)}"
-        for candidates, shard in reversed(shards.items())
+        f"{shard.name}: no label map was used, since several are possible: {', '.join(candidates)}"
+        for candidates, shard in reversed(first_shards.items())
     ]
 
 
 def find_label_map(shard: str) -> tuple[str | None, list[str]]:
-    """Find the label map that goes with one shard; as :meth:`LabelMapFinder.find`."""
+    """Find the label map of a shard; as :meth:`LabelMapFinder.find`."""
     label_map, candidates = LabelMapFinder(classes_in).find(shard)
     return label_map, list(candidates)
 
 
 def read_batches(source: Sources) -> Iterator[ExampleBatch]:
-    """Read the shards of a file, a folder, a glob or a URL as batches of columns.
+    """Yield the records of a file, folder, glob or URL in batches of columns.
 
-    A batch has consecutive records of one shard, about a thousand or some MB of them.
+    A batch contains consecutive records of a shard, about a thousand or a few MB.
 
     Raises:
         ShardsNotFoundError: there is no shard.
@@ -223,11 +222,11 @@ def read_batches(source: Sources) -> Iterator[ExampleBatch]:
 
 
 def read_examples(source: Sources) -> Iterator[Example]:
-    """Read the records of a file, a folder, a glob or a URL as Examples.
+    """Yield the records of a file, folder, glob or URL as Examples.
 
     Raises:
         RecordError: a record is not an Example.
-        ShardsNotFoundError, ShardError: as :func:`read_batches`.
+        ShardsNotFoundError, ShardError: see :func:`read_batches`.
     """
     for batch in read_batches(source):
         yield from Example.rows_of(batch)
@@ -236,15 +235,15 @@ def read_examples(source: Sources) -> Iterator[Example]:
 def read_detections(
     source: Sources, *, field_mapping: FieldMapping | None = None
 ) -> Iterator[Detection]:
-    """Read the records as Detections: images with boxes, classes, masks and attributes.
+    """Yield the records as Detections: images with boxes, classes, masks and attributes.
 
     Args:
-        source: a file, a folder, a glob, a zip, a URL, or several of them.
-        field_mapping: the keys of the records; None for those of the layout that fits best.
+        source: path of a file, folder, glob or zip, URL, or several of these.
+        field_mapping: keys of the records; by default, the best layout is used.
 
     Raises:
-        RecordError: a feature has the wrong kind, or the lists of an object differ in length.
-        ShardsNotFoundError, ShardError: as :func:`read_batches`.
+        RecordError: a feature has the wrong kind, or per-object lists differ in length.
+        ShardsNotFoundError, ShardError: see :func:`read_batches`.
         TfodError: the records have no known layout.
     """
     shards = find_readable(source, field_mapping=field_mapping, finds_label_maps=False)
@@ -255,15 +254,15 @@ def read_detections(
 
 
 def decode_detection(example: Example, *, field_mapping: FieldMapping | None = None) -> Detection:
-    """Read one Example as a Detection. Copies no images and no masks.
+    """Read an Example as a Detection, without copying images or masks.
 
     Args:
-        example: the record.
-        field_mapping: the keys of the record; None for the OD API's if it has any of them, else
-            for those of the layout that fits best.
+        example: record to read.
+        field_mapping: keys of the record; by default, the OD API's if the record has any of them,
+            otherwise the best layout is used.
 
     Raises:
-        RecordError: as :func:`read_detections`.
+        RecordError: see :func:`read_detections`.
     """
     mapping = field_mapping or OD_API.field_mapping
     if field_mapping is None and keys.KNOWN_KEYS.isdisjoint(example.batch.columns):

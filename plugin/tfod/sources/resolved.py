@@ -1,4 +1,4 @@
-"""What sources mean: data sets, and their shards, wherever the bytes of these are."""
+"""Resolved sources: datasets and their files, which may be local, remote or entries of zips."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class File:
-    """A file that was named or found.
+    """A file of a source.
 
     Attributes:
-        name: what reports call it.
-        path: where its bytes are: a path on this machine, or an fsspec URL.
-        size: its length in bytes; None where it is not known.
+        name: name in reports.
+        path: local path, or fsspec URL.
+        size: length in bytes; None if unknown.
     """
 
     name: str
@@ -42,37 +42,38 @@ class File:
 
     @staticmethod
     def at(path: str, name: str | None = None) -> File:
-        """A file on this machine, under its path or another name."""
+        """Return the local file at a path; its name is the path by default."""
         size = None
-        with suppress(OSError):  # what opens it says so
+        with suppress(OSError):  # reported when the file is opened
             size = os.path.getsize(path)
         return File(path if name is None else name, path, size)
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is on another machine."""
+        """Whether the path is a URL."""
         return is_url(self.path)
 
     def open(self, *, read_ahead: bool = True) -> ShardStream:
-        """Open it, unbuffered; as :func:`~tfod.tfrecord.storage.open.open_stream`.
+        """Open the file, unbuffered; as :func:`~tfod.tfrecord.storage.open.open_stream`.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the file cannot be opened.
         """
         return open_stream(self.path, read_ahead=read_ahead)
 
 
 @dataclass(frozen=True)
 class Shard(File):
-    """A shard: a file, an entry of a zip, what came from standard input, or a URL.
+    """A shard: a file, an entry of a zip, a copy of standard input, or a URL.
 
     Attributes:
-        path: of an entry as if its zip were a folder.
-        subset: the subset it belongs to.
-        label_map: name of the label map that goes with it; None where there is none.
-        candidates: names of label maps that fit equally well, when there are several.
-        entry: what holds it in a zip.
-        by_itself: whether it was named as one file, and no folder or glob that should be whole.
+        path: path, in which the zip of an entry is written like a folder.
+        subset: name of the subset.
+        label_map: name of its label map; None if it has none.
+        candidates: names of its possible label maps if the choice is ambiguous.
+        entry: entry of a zip, or None.
+        by_itself: whether the user named the file itself, instead of a folder or a glob, whose
+            sets should be complete.
     """
 
     subset: str = ""
@@ -83,15 +84,15 @@ class Shard(File):
 
     @property
     def numbered(self) -> ShardName | None:
-        """Its file's name taken apart; None where it is not one of a numbered set."""
+        """The parsed name; None if the shard does not belong to a numbered set."""
         name = stated_name(self.path if self.entry else self.name)
         return name if name.total is not None else None
 
     def open(self, *, read_ahead: bool = True) -> ShardStream:
-        """As :meth:`File.open`. Of an entry what is damaged shows while it is read.
+        """Open the shard as :meth:`File.open`. Damage of an entry raises an error on reading.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the file cannot be opened.
         """
         if self.entry is not None:
             return self.entry.open()
@@ -99,7 +100,7 @@ class Shard(File):
 
 
 class LabelMapFile(NamedTuple):
-    """A label map: what was read, or why it could not be; where from, and its bytes."""
+    """The file of a label map: the label map or an error, deviations, path and content."""
 
     name: str
     label_map: LabelMap | None
@@ -110,7 +111,7 @@ class LabelMapFile(NamedTuple):
 
     @staticmethod
     def of(data: bytes, name: str, path: str) -> LabelMapFile:
-        """A label map from bytes, which may be none; of a long one they need not be all."""
+        """Decode a label map; data that is not one, or is truncated, results in an error."""
         try:
             label_map, deviations = decode_label_map(data, name)
         except LabelMapError as error:
@@ -119,7 +120,7 @@ class LabelMapFile(NamedTuple):
 
     @staticmethod
     def at(path: str, name: str | None = None) -> LabelMapFile:
-        """The label map of a file or a URL, under its path or another name."""
+        """Read the label map of a file or URL; its name is the path by default."""
         name = path if name is None else name
         try:
             data = read_text_file(path, LONGEST_LABEL_MAP)
@@ -131,10 +132,10 @@ class LabelMapFile(NamedTuple):
 
     @staticmethod
     def named(name: str) -> LabelMapFile:
-        """The one that the user has named for all shards: a file, or a name that tfod ships.
+        """Read the label map that the user chose for all shards: a file, or a name that tfod knows.
 
         Raises:
-            LabelMapError: there is none.
+            LabelMapError: the label map does not exist.
         """
         try:
             load = read_labels if is_labels_file(name) else load_label_map
@@ -148,13 +149,13 @@ class LabelMapFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Zip(File):
-    """A zip, which is a data set.
+    """A zip, which is a dataset.
 
     Attributes:
-        content: its directory, and what is wrong with it as far as that says.
-        others: its entries that are no shards, but are read.
-        has_shards: whether any is a shard, also one that cannot be read.
-        unreadable: why the system does not let it be read; empty where it does.
+        content: entries and problems.
+        others: readable entries that are not shards.
+        has_shards: whether it contains shards, including unreadable ones.
+        unreadable: error of the operating system; empty if the zip can be read.
     """
 
     content: ZipContent = field(default_factory=ZipContent)
@@ -163,19 +164,19 @@ class Zip(File):
     unreadable: str = ""
 
     def name_of(self, entry: ZipEntry | None) -> str:
-        """What reports call an entry, or the zip itself."""
+        """Return the name of an entry, or of the zip itself, in reports."""
         return f"{self.name}:{entry.shown}" if entry else self.name
 
 
 class Dataset(NamedTuple):
-    """A zip, or the shards of one folder together with its folders for splits.
+    """A zip, or the shards of a folder and its subfolders for splits.
 
     Attributes:
-        name: its folder or zip, as the user has named it.
-        shards: in the order of their subsets.
-        label_maps: those of its shards, by name.
-        zips: its zip; of several data sets that were joined all of them.
-        notes: what was left out, as sentences.
+        name: folder or zip, as the user typed it.
+        shards: shards in the order of their subsets.
+        label_maps: label maps of the shards, by name.
+        zips: the zip; several zips if datasets were joined.
+        notes: sentences about files that were left out.
     """
 
     name: str
@@ -186,28 +187,28 @@ class Dataset(NamedTuple):
 
     @property
     def files(self) -> Sequence[File]:
-        """Its files, as the report lists them: the shards that lie open, and the zips."""
-        return [*(one for one in self.shards if one.entry is None), *self.zips]
+        """The files in the order of the report: shards outside of zips, then zips."""
+        return [*(shard for shard in self.shards if shard.entry is None), *self.zips]
 
     def with_label_map(self, label_map: LabelMapFile) -> Dataset:
-        """The same with one label map for all shards."""
-        shards = [replace(one, label_map=label_map.name, candidates=()) for one in self.shards]
+        """Return a copy with one label map for all shards."""
+        shards = [replace(shard, label_map=label_map.name, candidates=()) for shard in self.shards]
         return self._replace(shards=shards, label_maps={label_map.name: label_map})
 
     def label_map_of(self, shard: Shard) -> LabelMapFile | None:
-        """The label map that goes with a shard, as it was read."""
+        """Return the label map of a shard, or None."""
         return self.label_maps.get(shard.label_map) if shard.label_map else None
 
 
 class ResolvedSources(NamedTuple):
-    """What sources mean.
+    """Resolved sources.
 
     Attributes:
-        datasets: in the order in which they were named.
-        unused_label_maps: label maps that were named and go with nothing.
-        label_map: the label map that was named for all shards, if there is one.
-        repeated: names of shards that were named or found again.
-        notes: what was left out, as sentences.
+        datasets: datasets in the order of the sources.
+        unused_label_maps: label maps among the sources that belong to no shard.
+        label_map: name of the label map for all shards, or None.
+        repeated: names of shards that occur more than once.
+        notes: sentences about files that were left out.
     """
 
     datasets: Sequence[Dataset] = ()
@@ -229,27 +230,27 @@ class ResolvedSources(NamedTuple):
     def without(
         self, is_excluded: Callable[[str], bool]
     ) -> tuple[ResolvedSources, Collection[str]]:
-        """The same without the files of some names, and those names."""
-        names = {one.name for one in self.files if is_excluded(one.name)}
-        left = []
+        """Return a copy without the excluded files, and the names of these."""
+        names = {file.name for file in self.files if is_excluded(file.name)}
+        datasets = []
         for dataset in self.datasets:
-            zips = [one for one in dataset.zips if one.name not in names]
+            zips = [file for file in dataset.zips if file.name not in names]
             if len(zips) == len(dataset.zips):
-                shards = [one for one in dataset.shards if one.name not in names]
-                left += [dataset._replace(shards=shards)] if shards or zips else []
-        return self._replace(datasets=left), names
+                shards = [shard for shard in dataset.shards if shard.name not in names]
+                datasets += [dataset._replace(shards=shards)] if shards or zips else []
+        return self._replace(datasets=datasets), names
 
     def with_label_map(self, label_map: LabelMapFile) -> ResolvedSources:
-        """The same with one label map for all shards."""
-        datasets = [one.with_label_map(label_map) for one in self.datasets]
+        """Return a copy with one label map for all shards."""
+        datasets = [dataset.with_label_map(label_map) for dataset in self.datasets]
         return self._replace(datasets=datasets, label_map=label_map.name)
 
     def joined(self) -> ResolvedSources:
-        """The same as one data set."""
-        whole = Dataset(
-            ", ".join(one.name for one in self.datasets),
+        """Return a copy with a single dataset."""
+        dataset = Dataset(
+            ", ".join(dataset.name for dataset in self.datasets),
             self.shards,
-            {name: file for one in self.datasets for name, file in one.label_maps.items()},
-            [zip_ for one in self.datasets for zip_ in one.zips],
+            {name: file for dataset in self.datasets for name, file in dataset.label_maps.items()},
+            [archive for dataset in self.datasets for archive in dataset.zips],
         )
-        return self._replace(datasets=[whole])
+        return self._replace(datasets=[dataset])

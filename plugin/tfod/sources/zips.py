@@ -1,4 +1,4 @@
-"""A zip as a data set: its shards with their label maps, and what else is in it."""
+"""Zips as datasets: shards with their label maps, and other entries."""
 
 from __future__ import annotations
 
@@ -17,39 +17,42 @@ from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 def zip_dataset(
     file: File, limits: ZipLimits, field_mapping: FieldMapping | None = None
 ) -> Dataset:
-    """Return the shards of a zip with their label maps, and what else is in it."""
-    path = os.path.abspath(file.path)  # as the folders are in which label maps are looked for
+    """Return a zip as a dataset."""
+    zip_path = os.path.abspath(file.path)  # absolute, as the folders of the label map search
     try:
-        content = read_zip(path, limits)
+        content = read_zip(zip_path, limits)
     except OSError as error:
         reason = error.strerror or str(error)
         return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
-    shards = dict.fromkeys(shards_in_zip(content))
-    others = [one for at, one in content.readable.items() if at not in shards]
-    is_one = content.damage is not None or bool(shards)
-    archive = Zip(file.name, file.path, file.size, content, others, is_one)
+    shard_paths = dict.fromkeys(shards_in_zip(content))
+    others = [entry for path, entry in content.readable.items() if path not in shard_paths]
+    has_shards = content.damage is not None or bool(shard_paths)
+    archive = Zip(file.name, file.path, file.size, content, others, has_shards)
     groups = group_shards(
-        [one for one in shards if one in content.readable],
-        path,
-        by_folder=os.path.join(path, ROBOFLOW_NOTE) in content.entries,
+        [path for path in shard_paths if path in content.readable],
+        zip_path,
+        by_folder=os.path.join(zip_path, ROBOFLOW_NOTE) in content.entries,
     )
     finder = LabelMapFinder(
-        lambda at: classes_in(at, field_mapping), functools.partial(_label_maps_in, content)
+        lambda path: classes_in(path, field_mapping), functools.partial(_label_maps_in, content)
     )
     label_maps: dict[str, LabelMapFile] = {}
-    names: dict[int, Sequence[str]] = {}  # of candidates, which many shards may share
-    found = []
-    for subset, at in ((group.subset, at) for group in groups for at in group.paths):
-        label_map, several = finder.find(at)
-        if id(several) not in names:
-            names[id(several)] = tuple(archive.name_of(content.entries[one]) for one in several)
+    names: dict[int, Sequence[str]] = {}  # by identity, since many shards may share candidates
+    shards = []
+    for subset, path in ((group.subset, path) for group in groups for path in group.paths):
+        label_map, candidates = finder.find(path)
+        if id(candidates) not in names:
+            entries = (content.entries[candidate] for candidate in candidates)
+            names[id(candidates)] = tuple(map(archive.name_of, entries))
         name = archive.name_of(content.entries[label_map]) if label_map else None
         if label_map and name and name not in label_maps:
             label_maps[name] = LabelMapFile.at(label_map, name)
-        entry = content.entries[at]
-        shown = archive.name_of(entry)
-        found.append(Shard(shown, at, entry.size, subset, name, names[id(several)], entry))
-    return Dataset(file.name, found, label_maps, [archive], finder.notes)
+        entry = content.entries[path]
+        shard_name = archive.name_of(entry)
+        shards.append(
+            Shard(shard_name, path, entry.size, subset, name, names[id(candidates)], entry)
+        )
+    return Dataset(file.name, shards, label_maps, [archive], finder.notes)
 
 
 def _label_maps_in(content: ZipContent, folder: str) -> Sequence[str]:

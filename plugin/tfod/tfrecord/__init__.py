@@ -1,4 +1,4 @@
-"""The shard: files, sets, zips and URLs in, records with their offsets out, and back again.
+"""Reading and writing of shards: files, shard sets, zips and URLs, as records with their offsets.
 
-It may import nothing of tfod but ``errors``; it knows bytes and names, and no Example.
+Of tfod, only ``errors`` and the kernel may be imported here. Payloads are bytes, not Examples.
 """

@@ -1,7 +1,6 @@
-"""Compression of whole shards, recognised from the bytes: none, GZIP or ZLIB.
+"""The compression of whole shards: none, GZIP or ZLIB, detected from the first bytes.
 
-TensorFlow writes the three (``TFRecordOptions(compression_type=...)``) and has to be told which
-one it reads; the bytes know it themselves.
+TensorFlow writes all three (``TFRecordOptions(compression_type=...)``), but does not detect them.
 """
 
 from __future__ import annotations
@@ -20,37 +19,36 @@ if TYPE_CHECKING:
 _INPUT_STEP = 1 << 18
 _GZIP = b"\x1f\x8b"
 HEAD_BYTES = 512
-"""What says what a file is instead of a shard; the header of a tar archive."""
+"""Bytes that identify the type of a file that is not a shard: the header of a tar archive."""
 # 32 + 15: zlib detects the gzip or zlib header by itself, with the largest window.
 _AUTO_DETECT = 47
 
 
 class Compression(str, enum.Enum):
-    """How a whole shard is compressed; the values are the names the command line takes."""
+    """The compression of a whole shard, with the values that the command line accepts."""
 
     NONE = "none"
     GZIP = "gzip"
     ZLIB = "zlib"
 
 
-def _compression_of(head: bytes) -> Compression:
-    """How a shard that begins with these 12 bytes is compressed."""
-    # A plain shard may begin with any byte, since that is the length of its first record.
+def _detect_compression(head: bytes) -> Compression:
+    # A plain shard may begin with any byte, because that is the length of its first record.
     if is_record_header(head):
         return Compression.NONE
     if head.startswith(_GZIP):
         return Compression.GZIP
     # RFC 1950: method 8 and a window of at most 32 KiB; the two bytes are a multiple of 31.
     is_zlib = len(head) >= 2 and head[0] & 0x8F == 0x08 and (head[0] << 8 | head[1]) % 31 == 0
-    # A length of less than 16 MiB whose checksum is damaged may look so, but for its zeros.
+    # A length below 16 MiB with a damaged checksum may look like zlib, but it contains zeros.
     return Compression.ZLIB if is_zlib and head[3:8] != bytes(5) else Compression.NONE
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether the first :data:`HEAD_BYTES` bytes of a file are the header of a tar archive."""
+    """Return whether the first :data:`HEAD_BYTES` bytes of a file are a tar header."""
     if len(head) < HEAD_BYTES or not any(head[:HEADER_BYTES]):
         return False
-    import tarfile  # few files are asked for
+    import tarfile  # rarely needed
 
     with contextlib.suppress(tarfile.HeaderError):
         tarfile.TarInfo.frombuf(head[:HEAD_BYTES], "utf-8", "surrogateescape")
@@ -59,7 +57,7 @@ def is_tar(head: bytes) -> bool:
 
 
 class ReadableStream(Protocol):
-    """What is read from: any binary file, or something like one."""
+    """A binary file, or an object with the same methods."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -67,60 +65,60 @@ class ReadableStream(Protocol):
 
 
 class PeekedStream:
-    """The bytes of a shard, the first of which were looked at; they are read again.
+    """A shard whose first bytes were inspected; :meth:`read` returns them again.
 
     Attributes:
-        head: the first 12 bytes; fewer where there are no more.
-        compression: how the shard is compressed.
+        head: the first 12 bytes, or fewer if the shard is shorter.
+        compression: the compression of the shard.
     """
 
     def __init__(self, stream: ReadableStream) -> None:
         self._stream = stream
         self._readinto = getattr(stream, "readinto", None)
-        self._rest = b""
+        self._peeked = b""
         self.head = self._peek(HEADER_BYTES)
-        self.compression = _compression_of(self.head)
-        # The name of the first file in a tar may look like zlib: 80_train.record.
+        self.compression = _detect_compression(self.head)
+        # A tar archive begins with a file name, which may look like zlib: 80_train.record.
         if self.compression is Compression.ZLIB and is_tar(self._peek(HEAD_BYTES)):
             self.compression = Compression.NONE
 
     def _peek(self, size: int) -> bytes:
-        while len(self._rest) < size and (part := self._stream.read(size - len(self._rest))):
-            self._rest += part
-        return self._rest
+        while len(self._peeked) < size and (part := self._stream.read(size - len(self._peeked))):
+            self._peeked += part
+        return self._peeked
 
     def plain(self) -> PeekedStream | InflatingStream:
-        """The shard as it is without its compression."""
+        """Return a stream of the uncompressed bytes."""
         return self if self.compression is Compression.NONE else InflatingStream(self)
 
     def read(self, size: int) -> bytes:
-        if self._rest:
-            found, self._rest = self._rest[:size], self._rest[size:]
-            return found
+        if self._peeked:
+            data, self._peeked = self._peeked[:size], self._peeked[size:]
+            return data
         return self._stream.read(size)
 
     def readinto(self, target: memoryview) -> int:
-        if self._rest or self._readinto is None:
-            found = self.read(len(target))
-            target[: len(found)] = found
-            return len(found)
+        if self._peeked or self._readinto is None:
+            data = self.read(len(target))
+            target[: len(data)] = data
+            return len(data)
         count: int = self._readinto(target) or 0
         return count
 
     def close(self) -> None:
-        pass  # closed by the caller, who opened it
+        pass  # the caller opened the stream and closes it
 
 
 class InflatingStream(io.RawIOBase):
-    """Reads the plain bytes of a gzip or zlib stream, as far as TensorFlow reads it.
+    """The uncompressed bytes of a gzip or zlib stream, as read by TensorFlow.
 
-    Members of a gzip stream are joined, and one zero byte behind the last is passed over; a zlib
-    stream ends with its first part, whatever follows. Source: tried with tf.data.TFRecordDataset
-    (tensorflow#6164, #13463). What comes before a damage is read before it is raised.
+    Members of a gzip stream are joined, and one zero byte after the last one is skipped. A zlib
+    stream ends with its first part. Source: tried with tf.data.TFRecordDataset (tensorflow#6164,
+    #13463). Bytes before damage are read before the error is raised.
 
     Raises:
-        zlib.error: the stream is damaged, or something else follows it.
-        EOFError: the stream ends before its end mark.
+        zlib.error: the stream is damaged, or other bytes follow it.
+        EOFError: the stream is truncated.
     """
 
     def __init__(self, stream: ReadableStream) -> None:
@@ -134,39 +132,38 @@ class InflatingStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill at most as many bytes as there is room for; 0 only at the stream's sound end."""
+        """Read bytes into the buffer and return their number; 0 only at an undamaged end."""
         target = memoryview(buffer)
         while True:
             if self._failure is not None:
                 raise self._failure
             if self._inflater.eof:
-                if not self._is_gzip or not self._has_another():
+                if not self._is_gzip or not self._has_next_member():
                     return 0
                 self._inflater = zlib.decompressobj(_AUTO_DETECT)
             if not self._pending:
                 self._pending = self._stream.read(_INPUT_STEP)
                 if not self._pending:
                     raise EOFError("the compressed stream ends early")
-            before = self._inflater.copy()
+            previous = self._inflater.copy()
             try:
                 data = self._inflater.decompress(self._pending, len(target))
             except zlib.error as failure:
                 self._failure = failure
-                data = _up_to_the_damage(before, self._pending, len(target))
+                data = _decompress_undamaged(previous, self._pending, len(target))
             self._pending = self._inflater.unconsumed_tail
             if data:
                 target[: len(data)] = data
                 return len(data)
 
-    def _has_another(self) -> bool:
-        """Whether another member of a gzip stream follows the one that has ended."""
+    def _has_next_member(self) -> bool:
         self._pending = self._inflater.unused_data or self._stream.read(_INPUT_STEP)
         if len(self._pending) == 1:
             self._pending += self._stream.read(_INPUT_STEP)
         if self._pending in (b"", b"\0"):
             return False
         if self._pending[:1] != b"\x1f":
-            raise zlib.error("other bytes follow its end, at which TensorFlow stops")
+            raise zlib.error("other bytes follow its end, where TensorFlow stops")
         return True
 
     def close(self) -> None:
@@ -174,27 +171,24 @@ class InflatingStream(io.RawIOBase):
         super().close()
 
 
-def _up_to_the_damage(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
-    """What can be unpacked of data that cannot be unpacked whole, at most so many bytes.
-
-    zlib gives nothing of a piece with a damage in it: pieces are halved until none is left.
-    """
-    found = b""
+def _decompress_undamaged(inflater: zlib._Decompress, data: bytes, max_bytes: int) -> bytes:
+    """Decompress the bytes before damage; zlib returns nothing for a piece that has any."""
+    decompressed = b""
     step = len(data)
-    while step and len(found) < most:
+    while step and len(decompressed) < max_bytes:
         trial = inflater.copy()
         try:
-            found += trial.decompress(data[:step], most - len(found))
+            decompressed += trial.decompress(data[:step], max_bytes - len(decompressed))
         except zlib.error:
             step //= 2
             continue
         inflater, data = trial, data[step:]
         step = min(step, len(data))
-    return found
+    return decompressed
 
 
-def compressor_of(compression: Compression) -> zlib._Compress | None:
-    """What compresses a shard while it is written; None for a plain one."""
+def make_compressor(compression: Compression) -> zlib._Compress | None:
+    """Create the compressor for a new shard; return None if it is not compressed."""
     if compression is Compression.NONE:
         return None
     return zlib.compressobj(wbits=31 if compression is Compression.GZIP else 15)

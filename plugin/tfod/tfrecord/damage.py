@@ -1,4 +1,4 @@
-"""Damages of the framing: what can be wrong with a shard as a sequence of records."""
+"""Damage of a shard as a sequence of records, with a message and a fix for each kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfod.tfrecord.framing import HEADER_BYTES
 
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
-_SHARD = "pass the shard; tfod convert makes shards of annotations"
+_SHARD = "pass a shard; tfod convert creates shards from annotations"
 _UNPACK = "unpack it first"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
@@ -31,39 +31,39 @@ _SIGNATURES = (
     (b"{", "JSON text", _SHARD),
     (b"[", "JSON text", _SHARD),
     (b"<?xml", "XML text", _SHARD),
-    (b"<annotation", "XML text", _SHARD),  # of Pascal VOC, most often without a declaration
+    (b"<annotation", "XML text", _SHARD),  # Pascal VOC usually has no XML declaration
 )
 
 
 class DamageKind(enum.Enum):
-    """What kind of damage it is."""
+    """The kinds of damage."""
 
     EMPTY = "empty file"
     FOREIGN = "not a TFRecord file"
-    LENGTH_CRC = "checksum of a length"
-    DATA_CRC = "checksum of the data"
-    TRUNCATED_HEADER = "cut inside a header"
-    TRUNCATED_RECORD = "cut inside a record"
-    FORGED_LENGTH = "a length that cannot be"
+    LENGTH_CRC = "wrong checksum of a length"
+    DATA_CRC = "wrong checksum of the data"
+    TRUNCATED_HEADER = "truncated header"
+    TRUNCATED_RECORD = "truncated record"
+    FORGED_LENGTH = "length beyond the end"
     TRAILING_ZEROS = "zero bytes at the end"
     COMPRESSION = "damaged compression"
-    OVERSIZE = "record beyond the limit"
+    OVERSIZE = "record above the limit"
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One damage, and where.
+    """Damage in a shard, and its location.
 
     Attributes:
-        kind: what kind it is.
+        kind: kind of the damage.
         shard: path or name of the file.
-        cause: what is wrong, without a full stop.
-        fix: what the user can do.
-        record: number of the damaged record, from 0; None when the whole file is concerned.
-        offset: byte at which it starts in the uncompressed file; None likewise.
-        skipped: bytes that were passed over to find the next plausible record, or the end.
-        resumed: whether a plausible record was found behind it.
-        is_archive: whether the file is an archive, which may hold shards.
+        cause: description of the damage, without a full stop.
+        fix: instruction for the user.
+        record: number of the damaged record, from 0; None if the whole file is damaged.
+        offset: byte at which the record starts in the uncompressed file, or None.
+        skipped: number of bytes up to the next plausible record, or to the end.
+        resumed: whether a plausible record was found after the damage.
+        is_archive: whether the file is an archive, which may contain shards.
     """
 
     kind: DamageKind
@@ -77,88 +77,88 @@ class Damage:
     is_archive: bool = False
 
     def to_error(self) -> ShardError:
-        """The same as an exception, which says also what makes a sound copy of the shard."""
+        """Return the damage as an exception, which also mentions tfod repair if it can help."""
         fix = self.fix
-        # Of the others nothing is sound, or all is.
-        is_partly = self.record is not None or self.kind is DamageKind.COMPRESSION
-        if is_partly and self.kind is not DamageKind.OVERSIZE:
-            fix += "; tfod repair writes what is sound of it to a new shard"
+        # Other damage leaves no record undamaged, or all records.
+        has_undamaged = self.record is not None or self.kind is DamageKind.COMPRESSION
+        if has_undamaged and self.kind is not DamageKind.OVERSIZE:
+            fix += "; tfod repair writes the undamaged records to a new shard"
         return ShardError(
             self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=fix
         )
 
 
 def empty_file(shard: str) -> Damage:
-    """A file of zero bytes."""
-    fix = "delete it if it is meant to be empty, otherwise export or download it again"
+    """Return the damage of a file of zero bytes."""
+    fix = "delete the file if it should be empty, otherwise export or download it again"
     return Damage(DamageKind.EMPTY, shard, "is empty (0 bytes)", fix)
 
 
-def looks_like(head: bytes) -> tuple[str, str] | None:
-    """What a file that is no shard is instead, by its first bytes, and what to do with it."""
-    if is_tar(head):  # before the name of its first file is taken for something else
+def detect_file_type(head: bytes) -> tuple[str, str] | None:
+    """Return the type of a file that is not a shard, by its first bytes, and a fix; or None."""
+    if is_tar(head):  # first, because it begins with a file name, which can be any text
         return "a tar archive", _UNPACK
     text = head.lstrip()
-    for signature, what, fix in _SIGNATURES:
-        # A damaged length may begin with any byte, but it has zeros; text has none.
+    for signature, file_type, fix in _SIGNATURES:
+        # A damaged length may begin with any byte, but it contains zeros, unlike text.
         if text.startswith(signature) and (len(signature) > 1 or b"\0" not in head):
-            return what, fix
+            return file_type, fix
     return None
 
 
 def foreign_file(shard: str, head: bytes) -> Damage:
-    """A file that is no sequence of records at all."""
+    """Return the damage of a file that is not a TFRecord file."""
     cause = "is not a TFRecord file (its first 12 bytes are not a record header)"
     fix = "check that this is the shard, and download it again if it is"
-    if other := looks_like(head):
-        cause, fix = f"is not a TFRecord file but {other[0]}", other[1]
+    if detected := detect_file_type(head):
+        cause, fix = f"is not a TFRecord file but {detected[0]}", detected[1]
     return Damage(DamageKind.FOREIGN, shard, cause, fix, is_archive=fix == _UNPACK)
 
 
 def bad_length(
     shard: str, record: int, offset: int, skipped: int = 0, resumed: bool = False
 ) -> Damage:
-    """A length whose checksum is wrong."""
+    """Return the damage of a length with a wrong checksum."""
     cause = "the checksum of the length is wrong"
     if resumed:
         cause += f"; the next plausible record was found {skipped:,} bytes further on"
     elif skipped:
-        cause += f", and no plausible record was found in the {skipped:,} bytes behind"
+        cause += f", and no plausible record was found in the following {skipped:,} bytes"
     else:
-        cause += ", so nothing behind this byte can be read"
+        cause += ", so nothing after this byte can be read"
     return Damage(
         DamageKind.LENGTH_CRC, shard, cause, _again(record), record, offset, skipped, resumed
     )
 
 
 def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Damage:
-    """Zero bytes where a record should be: a disk ran full, or a download was preallocated."""
-    many = f" ({skipped:,})" if skipped else ""
-    cause = f"only zero bytes follow{many}, so nothing behind this byte can be read"
+    """Return the damage of zero bytes at the end, from a full disk or a preallocated download."""
+    count = f" ({skipped:,})" if skipped else ""
+    cause = f"only zero bytes follow{count}, so nothing after this byte can be read"
     return Damage(DamageKind.TRAILING_ZEROS, shard, cause, _again(record), record, offset, skipped)
 
 
 def bad_data(shard: str, record: int, offset: int) -> Damage:
-    """Data whose checksum is wrong."""
+    """Return the damage of a payload with a wrong checksum."""
     return Damage(
         DamageKind.DATA_CRC, shard, WRONG_DATA, DOWNLOAD_AGAIN, record, offset, resumed=True
     )
 
 
-def truncated(shard: str, record: int, offset: int, wanted: int, got: int) -> Damage:
-    """The file ends inside a header or a record."""
+def truncated(shard: str, record: int, offset: int, size: int, available: int) -> Damage:
+    """Return the damage of a file that ends inside a header or a record."""
     kind, part = DamageKind.TRUNCATED_RECORD, "the record"
-    if got < HEADER_BYTES:
-        kind, part, wanted = DamageKind.TRUNCATED_HEADER, "its header", HEADER_BYTES
-    cause = f"the file ends inside {part} ({got:,} of {wanted:,} bytes are there)"
-    return Damage(kind, shard, cause, _again(record), record, offset, skipped=got)
+    if available < HEADER_BYTES:
+        kind, part, size = DamageKind.TRUNCATED_HEADER, "its header", HEADER_BYTES
+    cause = f"the file ends inside {part} ({available:,} of {size:,} bytes exist)"
+    return Damage(kind, shard, cause, _again(record), record, offset, skipped=available)
 
 
-def forged_length(shard: str, record: int, offset: int, wanted: int, skipped: int) -> Damage:
-    """A length with a right checksum that leads beyond the end, though records follow."""
+def forged_length(shard: str, record: int, offset: int, size: int, skipped: int) -> Damage:
+    """Return the damage of a length that is too large although its checksum is correct."""
     cause = (
-        f"the record claims {wanted:,} bytes, more than the file has left, but the next plausible "
-        f"record was found {skipped:,} bytes further on"
+        f"the length of the record is {size:,} bytes, more than the file has left, but the next "
+        f"plausible record was found {skipped:,} bytes further on"
     )
     return Damage(
         DamageKind.FORGED_LENGTH, shard, cause, DOWNLOAD_AGAIN, record, offset, skipped, True
@@ -166,20 +166,21 @@ def forged_length(shard: str, record: int, offset: int, wanted: int, skipped: in
 
 
 def damaged_compression(shard: str, compression: str, reason: str) -> Damage:
-    """A gzip or zlib stream that cannot be read on."""
+    """Return the damage of a gzip or zlib stream that cannot be decompressed."""
     cause = f"its {compression} stream is damaged ({reason})"
     return Damage(DamageKind.COMPRESSION, shard, cause, DOWNLOAD_AGAIN)
 
 
-def oversize(shard: str, record: int, offset: int, wanted: int, limit: int) -> Damage:
-    """A record larger than what may be held in memory."""
-    cause = f"the record has {wanted:,} bytes, more than the limit of {limit:,}; it was not read"
-    fix = "raise TFOD_MAX_RECORD_BYTES if such records are meant"
-    return Damage(DamageKind.OVERSIZE, shard, cause, fix, record, offset, wanted, True)
+def oversize(shard: str, record: int, offset: int, size: int, limit: int) -> Damage:
+    """Return the damage of a record that is larger than the limit."""
+    cause = f"the record has {size:,} bytes, more than the limit of {limit:,}; it was not read"
+    fix = "if you expect records this large, increase TFOD_MAX_RECORD_BYTES"
+    return Damage(DamageKind.OVERSIZE, shard, cause, fix, record, offset, size, True)
 
 
-def _again(sound: int) -> str:
-    if not sound:
+def _again(undamaged: int) -> str:
+    if not undamaged:
         return DOWNLOAD_AGAIN
-    before = f"the {sound} records before it are" if sound > 1 else "the record before it is"
-    return f"{DOWNLOAD_AGAIN}; {before} sound"
+    if undamaged == 1:
+        return f"{DOWNLOAD_AGAIN}; the record before it is undamaged"
+    return f"{DOWNLOAD_AGAIN}; the {undamaged} records before it are undamaged"

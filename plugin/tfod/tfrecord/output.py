@@ -1,4 +1,4 @@
-"""Sets of shards in a folder, which take the place of shards and of nothing else."""
+"""An output folder for shard sets, which may only replace other shards."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 
 class OutputFolder(Output):
-    """Sets of shards in a folder, and the texts beside them.
-
-    Shards take the place of shards, and of nothing else.
+    """A folder for shard sets and text files, where shards may only replace other shards.
 
     Args:
-        folder: where to write; made when it is not there.
-        sources: as of :class:`Output`.
-        overwrite: whether shards of the same subsets, and a text of the same name, may go.
-        shards_there: finds the files of a subset in the folder; without it they are those that a
-            reader takes for this subset.
+        folder: folder to write to; it is created if necessary.
+        sources: inputs of the command, as for :class:`Output`.
+        overwrite: whether shards of the same subsets and texts of the same name may be replaced.
+        find_existing: function that returns the existing files of a subset; by default the files
+            that a reader assigns to this subset.
 
     Attributes:
-        paths: the shards, when they are published.
+        paths: paths of the published shards.
     """
 
     def __init__(
@@ -36,28 +34,28 @@ class OutputFolder(Output):
         sources: Iterable[str],
         overwrite: bool = False,
         *,
-        shards_there: Callable[[str], Sequence[str]] | None = None,
+        find_existing: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         super().__init__(sources, overwrite)
         self._folder = os.fspath(folder)
         require_local(self._folder)
-        self._shards_there = shards_there or functools.partial(_shards_of_subset, self._folder)
-        self._read.require_unprotected(self._folder)
+        self._find_existing = find_existing or functools.partial(_find_subset, self._folder)
+        self._protected.require_unprotected(self._folder)
         self._writers: dict[str, ShardSetWriter] = {}
         self._shards: list[str] = []
         self._texts: dict[str, bytes] = {}
         self.paths: list[str] = []
 
-    def require_free(self, subset: str, name: str = "") -> None:
-        """See that a subset, with a file of this name in the folder, may be written."""
-        there = self._shards_there(subset)
-        where = os.path.abspath(os.path.dirname(os.path.join(self._folder, name)))
-        for path in there:
-            if os.path.abspath(os.path.dirname(path)) != where:
+    def require_writable(self, subset: str, name: str = "") -> None:
+        """Check that a subset, with a file ``name`` in the folder, may be written."""
+        existing = self._find_existing(subset)
+        folder = os.path.abspath(os.path.dirname(os.path.join(self._folder, name)))
+        for path in existing:
+            if os.path.abspath(os.path.dirname(path)) != folder:
                 raise OutputExistsError(
-                    f"{path} would be in one subset with what is written; write to another folder"
+                    f"{path} would be in the same subset as the new shards; write to another folder"
                 )
-        self._require_shards(there)
+        self._require_shards(existing)
 
     def add_subset(
         self,
@@ -65,8 +63,8 @@ class OutputFolder(Output):
         layout: ShardLayout,
         name_files: Callable[[int], Sequence[str]] | None = None,
     ) -> ShardSetWriter:
-        """The writer of a subset's shards. Arguments as :class:`ShardSetWriter` has them."""
-        self.require_free(subset, name_files(1)[0] if name_files else "")
+        """Return a writer for the shards of a subset, with arguments as :class:`ShardSetWriter`."""
+        self.require_writable(subset, name_files(1)[0] if name_files else "")
         writer = self._writers[subset] = ShardSetWriter(
             self._folder,
             subset,
@@ -80,33 +78,34 @@ class OutputFolder(Output):
         return writer
 
     def add_shard(self, path: str) -> PendingFile:
-        """The file of one shard, which is a subset of its own that is called by its path."""
+        """Create the file of a single shard, a separate subset that is named by its path."""
         self._shards.append(path)
         return self.file(path)
 
     def add_text(self, name: str, content: bytes) -> None:
-        """A file beside the shards, a label map say; ``name`` is relative to the folder."""
+        """Add a file, such as a label map; ``name`` is relative to the folder."""
         path = os.path.join(self._folder, name)
         if self._texts.setdefault(path, content) != content:
             raise OutputExistsError(
-                f"{path}: two subsets have different files of this name; write them apart"
+                f"{path}: two subsets have different files of this name; write each subset to its "
+                "own folder"
             )
-        if os.path.lexists(path) and _content(path) != content:
+        if os.path.lexists(path) and _read_file(path) != content:
             self._require_replaceable([path])
 
     def publish(self) -> None:
-        """Complete all files, then give them their names and remove those that they replace."""
+        """Complete all files, rename them to their paths and delete the shards they replace."""
         for writer in self._writers.values():
             writer.complete()
         self.paths = list(self._temporary_paths)
         subsets = (*self._writers, *self._shards)
-        obsolete = [path for subset in subsets for path in self._shards_there(subset)]
-        self._require_shards(obsolete)  # somebody else may have written meanwhile
+        obsolete = [path for subset in subsets for path in self._find_existing(subset)]
+        self._require_shards(obsolete)  # another program may have written files in the meantime
         for path, content in self._texts.items():
-            former = _content(path)
-            if former != content:
-                if not content.startswith((former or b"").rstrip(b"\n")):
-                    _require_no_others(path, obsolete)
+            previous = _read_file(path)
+            if previous != content:
+                if not content.startswith((previous or b"").rstrip(b"\n")):
+                    _require_unused(path, obsolete)
                 file = self.file(path)
                 file.write(content)
                 file.complete()
@@ -117,39 +116,38 @@ class OutputFolder(Output):
         self._require_replaceable(paths)
         for path in paths:
             if not looks_like_shard(path):
-                raise OutputExistsError(f"{path} is there already and is no shard; name another")
+                raise OutputExistsError(
+                    f"{path} already exists and is not a shard; choose another name"
+                )
 
 
-def _require_no_others(label_map: str, replaced: Iterable[str]) -> None:
-    """See that a label map which changes is not that of shards which stay: of other classes.
-
-    Raises:
-        OutputExistsError: others than the replaced shards lie beside it.
-    """
+def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
+    """Check that a label map to be changed has no shards next to it that are kept."""
     if not os.path.lexists(label_map):
         return
-    folder, going = os.path.dirname(label_map), set(map(os.path.realpath, replaced))
-    for path in (path for one in sets_in(folder) for path in one.paths):
-        if os.path.dirname(path) == folder and os.path.realpath(path) not in going:
+    folder, replaced = os.path.dirname(label_map), set(map(os.path.realpath, obsolete))
+    for path in (path for shard_set in sets_in(folder) for path in shard_set.paths):
+        if os.path.dirname(path) == folder and os.path.realpath(path) not in replaced:
             raise OutputExistsError(
-                f"{label_map} is the label map of {os.path.basename(path)}, too, whose classes "
-                "would be others; write to another folder"
+                f"{label_map} is also the label map of {os.path.basename(path)}, whose class names "
+                "would change; write to another folder"
             )
 
 
 def sets_in(folder: str) -> Sequence[ShardSet]:
-    """The shards in a folder; none where there is no folder."""
+    """Find the shard sets in a folder; return an empty sequence if there are none."""
     try:
         return find_shards(folder) if os.path.isdir(folder) else []
     except ShardsNotFoundError:
         return ()
 
 
-def _shards_of_subset(folder: str, subset: str) -> Sequence[str]:
-    return [path for one in sets_in(folder) if one.subset == subset for path in one.paths]
+def _find_subset(folder: str, subset: str) -> Sequence[str]:
+    sets = [shard_set for shard_set in sets_in(folder) if shard_set.subset == subset]
+    return [path for shard_set in sets for path in shard_set.paths]
 
 
-def _content(path: str) -> bytes | None:
+def _read_file(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             return file.read()

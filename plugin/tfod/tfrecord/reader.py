@@ -1,8 +1,7 @@
-"""Reading a shard: one record after the other, or a buffer of them at a time, checksums verified.
+"""Readers of a shard, by record or by batch, with verified checksums.
 
-Records are read through a small reused buffer, not through a memory map: it is as fast (the
-buffer stays in the processor's cache), costs no resident pages, and a file that somebody
-truncates meanwhile ends in an error instead of a SIGBUS.
+A small reused buffer is as fast as a memory map, because it stays in the CPU cache. It needs less
+memory, and a file that is truncated while it is read causes an error instead of a SIGBUS.
 """
 
 from __future__ import annotations
@@ -18,54 +17,53 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.kernel import find_records
-from tfod.kernel.return_types import LONGEST_RECORD, WalkEnd
+from tfod.kernel.return_types import MAX_PAYLOAD_BYTES, WalkEnd
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
-from tfod.tfrecord.shard_sets.shard_names import is_one_of_several
+from tfod.tfrecord.shard_sets.shard_names import is_in_numbered_set
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery
 
 
 class Record(NamedTuple):
-    """One record of a shard.
+    """A record of a shard, with the payload ``buffer[start:start + length]``.
 
-    ``buffer[start:start + length]`` is its payload. The buffer is not changed as long as
-    something refers to it, so a record may be kept; keeping one keeps
-    its buffer alive: up to 4 MiB, without the compiled kernel up to 8.
+    The buffer is not reused while something refers to it, so a record may be kept. It then keeps
+    up to 4 MiB in memory, or 8 MiB without the compiled kernel.
     """
 
     number: int  # from 0
-    offset: int  # byte at which the record (its header) starts in the uncompressed file
+    offset: int  # of the header in the uncompressed file, in bytes
     buffer: bytearray
     start: int
     length: int
 
     @property
     def payload(self) -> memoryview:
-        """The payload, not copied."""
+        """The payload, as a view of the buffer."""
         return memoryview(self.buffer)[self.start : self.start + self.length]
 
     @property
     def payload_offset(self) -> int:
-        """Byte at which the payload starts in the uncompressed file."""
+        """The offset of the payload in the uncompressed file, in bytes."""
         return self.offset + HEADER_BYTES
 
 
-_make_record = functools.partial(tuple.__new__, Record)  # not a line of Python for each record
+_make_record = functools.partial(tuple.__new__, Record)  # faster than Record.__new__
 
 
 @dataclass(frozen=True)
 class RecordBatch:
-    """Records of one shard, side by side in one buffer, checksums verified.
+    """Consecutive records of a shard in one buffer, with verified checksums.
 
     Attributes:
-        shard: its path or name.
+        shard: path or name of the shard.
         first: number of the first record.
-        base: byte of the uncompressed shard that ``buffer[0]`` is.
-        buffer: holds them with their headers and footers; not changed as long as something refers
-            to it, as with :class:`Record`.
-        starts, lengths: of their payloads in the buffer, int64 of shape (n,).
+        base: offset of ``buffer[0]`` in the uncompressed shard.
+        buffer: buffer with the records, their headers and footers; it is not reused while
+            something refers to it.
+        starts, lengths: spans of the payloads in the buffer, int64 of shape (n,).
     """
 
     shard: str
@@ -77,7 +75,7 @@ class RecordBatch:
 
     @classmethod
     def of(cls, record: Record, shard: str) -> RecordBatch:
-        """One record by itself."""
+        """Create a batch of a single record."""
         base = record.payload_offset - record.start
         start, length = np.array([record.start]), np.array([record.length])
         return cls(shard, record.number, base, record.buffer, start, length)
@@ -87,7 +85,7 @@ class RecordBatch:
 
     @property
     def end(self) -> int:
-        """Number of the record behind them."""
+        """The number of the record after the batch."""
         return self.first + len(self)
 
     @property
@@ -97,23 +95,23 @@ class RecordBatch:
 
     @property
     def offsets(self) -> np.ndarray:
-        """The byte of the uncompressed shard at which each record starts, int64 of shape (n,)."""
+        """The offset of each record in the uncompressed shard, int64 of shape (n,)."""
         offsets: np.ndarray = self.starts + (self.base - HEADER_BYTES)
         return offsets
 
     @property
     def framed_spans(self) -> np.ndarray:
-        """Start and length of each record with header and footer, int64 of shape (n, 2)."""
+        """The spans of the records with header and footer, int64 of shape (n, 2)."""
         return np.stack((self.starts - HEADER_BYTES, self.lengths + FRAME_BYTES), axis=1)
 
     def record(self, row: int) -> Record:
-        """One of them; ``row`` counts from the start of the batch."""
+        """Return a record; ``row`` counts from the start of the batch."""
         start = int(self.starts[row])
         offset = self.base + start - HEADER_BYTES
         return Record(self.first + row, offset, self.buffer, start, int(self.lengths[row]))
 
     def records(self) -> Iterator[Record]:
-        """All of them."""
+        """Iterate over the records."""
         fields = zip(
             itertools.count(self.first),
             self.offsets.tolist(),
@@ -126,13 +124,13 @@ class RecordBatch:
 
 
 def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
-    """Walk through the records of one shard, plain, GZIP or ZLIB.
+    """Yield the records of a shard, uncompressed, GZIP or ZLIB.
 
     Raises:
-        ShardError: at the first defect of the framing, with record, byte and fix. Unlike
-            TensorFlow, this includes a file that ends inside a record's header, and a file of
-            zero bytes that is not one of a numbered set (of such a set it has no records).
-        OSError: the file, or the URL, cannot be opened or read.
+        ShardError: the shard is damaged; the error has the first damaged record, its byte and a
+            fix. Unlike TensorFlow, tfod rejects a file that ends inside a header, and a file of
+            zero bytes unless it belongs to a numbered set.
+        OSError: the file or URL cannot be opened or read.
     """
     for batch in read_record_batches(path):
         yield from batch.records()
@@ -141,23 +139,23 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
 def read_record_stream(
     stream: ReadableStream, name: str, size: int | None = None
 ) -> Iterator[Record]:
-    """As :func:`read_records`, of an open stream; its arguments are those of :func:`walk`."""
+    """Yield the records of an open stream; arguments as :func:`walk`."""
     for batch in walk(stream, name, size, resumes=False):
         yield from require_undamaged(batch).records()
 
 
 def read_record_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
-    """As :func:`read_records`, a buffer of records at a time."""
+    """Yield the records of a shard in batches; raises the errors of :func:`read_records`."""
     name = os.fspath(path)
     with open_shard(name) as (stream, size):
         yield from map(require_undamaged, walk(stream, name, size, resumes=False))
 
 
-def require_undamaged(found: RecordBatch | Damage) -> RecordBatch:
-    """What :func:`walk` has found, where it is no damage; raises ShardError where it is one."""
-    if isinstance(found, Damage):
-        raise found.to_error() from None
-    return found
+def require_undamaged(part: RecordBatch | Damage) -> RecordBatch:
+    """Return a batch of :func:`walk`; raise ShardError if it is damage."""
+    if isinstance(part, Damage):
+        raise part.to_error() from None
+    return part
 
 
 def walk(
@@ -168,22 +166,22 @@ def walk(
     *,
     resumes: bool = True,
 ) -> Iterator[RecordBatch | Damage]:
-    """Walk through a shard: its records, a buffer of them at a time, and what is wrong in between.
+    """Yield the records of a shard in batches, and the damage between them.
 
-    Behind wrong data it goes on at the next record, behind a wrong length at the next plausible
-    one.
+    After a wrong data checksum, the walk resumes at the next record; after a wrong length, at the
+    next plausible record.
 
     Args:
-        stream: anything with ``read``, better with ``readinto`` too; need not seek. It is open, and
-            at the start of a shard.
-        name: what to call the shard in errors.
-        size: its length in bytes if known; a record that claims more is then refused at once.
-        max_record_bytes: larger records are damages, skipped and never held in memory.
-        resumes: whether what lies behind a damage is wanted.
+        stream: open stream at the start of a shard, with ``read`` and preferably ``readinto``; it
+            need not be seekable.
+        name: name of the shard in errors.
+        size: length of the shard in bytes, if known; a record that claims more is rejected early.
+        max_record_bytes: size above which records are damage and are skipped without being loaded.
+        resumes: whether to read on after damage.
     """
     peeked = PeekedStream(stream)
     if not peeked.head:
-        if resumes or not is_one_of_several(name):
+        if resumes or not is_in_numbered_set(name):
             yield empty_file(name)
         return
     is_plain = peeked.compression is Compression.NONE
@@ -201,20 +199,20 @@ def walk(
 def _walk(
     buffer: ReadBuffer, recovery: Recovery, name: str, limit: int | None
 ) -> Iterator[RecordBatch | Damage]:
-    longest = LONGEST_RECORD if limit is None else max(limit - FRAME_BYTES, 0)
+    max_length = MAX_PAYLOAD_BYTES if limit is None else max(limit - FRAME_BYTES, 0)
     while not recovery.is_over:
         position, end = recovery.position, WalkEnd.BUFFER
         if buffer.have - position >= HEADER_BYTES:
-            found = find_records(buffer.array[position : buffer.have], longest=longest)
-            count, end = len(found.starts), found.end
+            records = find_records(buffer.array[position : buffer.have], max_length=max_length)
+            count, end = len(records.starts), records.end
             if count:
-                starts = found.starts + position
+                starts = records.starts + position
                 yield RecordBatch(
-                    name, recovery.index, buffer.base, buffer.content, starts, found.lengths
+                    name, recovery.index, buffer.base, buffer.content, starts, records.lengths
                 )
             buffer.note_records(count)
-            recovery.position += found.position
+            recovery.position += records.position
             recovery.index += count
-        damage = recovery.go_on(end)
+        damage = recovery.advance(end)
         if damage is not None:
             yield damage

@@ -1,4 +1,4 @@
-"""The walk over a stream: what of it is in memory, and getting past what is damaged."""
+"""The buffer for reading a stream of records, and the recovery after damage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfod.tfrecord.damage import (
     Damage,
     bad_data,
     bad_length,
+    detect_file_type,
     foreign_file,
     forged_length,
-    looks_like,
     oversize,
     trailing_zeros,
     truncated,
@@ -24,17 +24,17 @@ from tfod.tfrecord.damage import (
 from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, HeaderFinder
 
 BUFFER_BYTES = 1 << 21
-"""As much as is read at once of a long shard: fits the caches, and some records of 100 kB."""
-LARGEST_BUFFER = 1 << 23 if WHY_NOT_COMPILED else 1 << 22
-"""Where records are large: what looks at a batch at once wants many of them, Python most of all."""
-_FEW = 64
+"""The size of a normal read: fits into the CPU caches and holds some records of 100 kB."""
+MAX_BUFFER_BYTES = 1 << 23 if WHY_NOT_COMPILED else 1 << 22
+"""The size for large records; batches should have many records, above all without the kernel."""
+_FEW_RECORDS = 64
 ENDLESS = 1 << 62
-"""The end of a stream of unknown length."""
-_FIRST_BYTES = 1 << 18  # to look at the first record alone reads no more
+"""The size of a stream of unknown length."""
+_FIRST_BYTES = 1 << 18  # keeps it cheap to read only the first record
 
 
 class Source(Protocol):
-    """Anything that fills a buffer."""
+    """A stream that can fill a buffer."""
 
     def readinto(self, target: memoryview, /) -> int: ...
 
@@ -43,77 +43,73 @@ def _reference_counts(pool: list[bytearray]) -> list[int]:
     return [sys.getrefcount(buffer) for buffer in pool]
 
 
-# What the count is for a buffer that only the pool refers to: differs between interpreters.
+# The count of a buffer that only the pool refers to, which differs between interpreters.
 _UNSHARED = _reference_counts([bytearray()])[0]
 
 
 class ReadBuffer:
-    """The part of a stream that is in memory, in two buffers in turn, which are used again.
+    """The part of a stream that is in memory, in two buffers that are used in turn.
 
-    A buffer that somebody still holds a record of is left alone and replaced by a fresh one.
-    ``content[position:have]`` is what has not been consumed; ``content[0]`` is byte ``base`` of the
-    stream, and ``array`` is the same as uint8.
+    A buffer that a record still refers to is not reused but replaced by a new one.
+    ``content[position:have]`` has not been consumed yet; ``content[0]`` is byte ``base`` of the
+    stream, and ``array`` is a view of ``content`` as uint8.
     """
 
     def __init__(self, stream: Source, size: int) -> None:
         self._stream = stream
-        self._left = size
-        self._most = BUFFER_BYTES
+        self._remaining = size
+        self._max_bytes = BUFFER_BYTES
         self._failure: Exception | None = None
         self._pool: list[bytearray] = []
         self.content, self.array = bytearray(), np.zeros(0, np.uint8)
         self.base = self.have = 0
 
-    def refill(self, position: int, wanted: int = 0) -> bool:
-        """Move what is behind ``position`` to the front of the next buffer and read on.
+    def refill(self, position: int, required: int = 0) -> bool:
+        """Keep the bytes from ``position`` on, read more, and return whether there were any.
 
-        The new position is 0. Buffers grow from one to the next, to hold ``wanted`` bytes from
-        there on, and are no longer than what is left. Never takes more memory than twice what has
-        really been read: a forged length allocates nothing. Returns whether anything was read.
+        The new position is 0. The next buffer may be larger, to hold ``required`` bytes, but has at
+        most twice the bytes that were really read, so a forged length does not allocate memory.
         """
-        rest = self.have - position
-        size = max(_FIRST_BYTES, min(2 * len(self.content), self._most))
-        size = max(size, min(wanted, 2 * max(rest, BUFFER_BYTES)))
-        # The buffer in use is not taken; the other one is, unless somebody keeps a record of it.
-        fresh = self._next_buffer(max(1, min(size, rest + self._left)))
-        fresh[:rest] = memoryview(self.content)[position : self.have]
-        self.content, self.array = fresh, np.frombuffer(fresh, np.uint8)
+        kept = self.have - position
+        size = max(_FIRST_BYTES, min(2 * len(self.content), self._max_bytes))
+        size = max(size, min(required, 2 * max(kept, BUFFER_BYTES)))
+        # This is never the current buffer, so that the copy below is safe.
+        buffer = self._next_buffer(max(1, min(size, kept + self._remaining)))
+        buffer[:kept] = memoryview(self.content)[position : self.have]
+        self.content, self.array = buffer, np.frombuffer(buffer, np.uint8)
         self.base += position
-        got = self._fill(fresh, rest)
-        self._left -= got
-        self.have = rest + got
-        return got > 0
+        count = self._fill(buffer, kept)
+        self._remaining -= count
+        self.have = kept + count
+        return count > 0
 
     def _next_buffer(self, size: int) -> bytearray:
         counts = _reference_counts(self._pool)
-        for position, count in enumerate(counts):
-            if count == _UNSHARED and len(self._pool[position]) >= size:
-                self._pool.append(self._pool.pop(position))
+        for index, count in enumerate(counts):
+            if count == _UNSHARED and len(self._pool[index]) >= size:
+                self._pool.append(self._pool.pop(index))
                 return self._pool[-1]
-        fresh = bytearray(size)
-        self._pool = [*self._pool[-1:], fresh]
-        return fresh
+        buffer = bytearray(size)
+        self._pool = [*self._pool[-1:], buffer]
+        return buffer
 
     def note_records(self, count: int) -> None:
-        """Make the next buffer longer where this one, a full one, has few records."""
-        if count < _FEW and self.have >= self._most:
-            self._most = min(2 * self._most, LARGEST_BUFFER)
+        """Enlarge the next buffer if the current one is full and has only ``count`` records."""
+        if count < _FEW_RECORDS and self.have >= self._max_bytes:
+            self._max_bytes = min(2 * self._max_bytes, MAX_BUFFER_BYTES)
 
     def _fill(self, buffer: bytearray, have: int) -> int:
-        """Read until the buffer is full or the stream ends; return how many bytes came.
-
-        What was read before the stream fails is not lost: the failure is raised by the next call.
-        """
+        """Read bytes and return their number; if some were read, errors are raised later."""
         if self._failure is not None:
             raise self._failure
         start = have
-        with memoryview(buffer)[: have + self._left] as view:
+        with memoryview(buffer)[: have + self._remaining] as view:
             try:
                 while have < len(view):
-                    got = self._stream.readinto(view[have:])
-                    if not got:
+                    count = self._stream.readinto(view[have:])
+                    if not count:
                         break
-                    have += got
+                    have += count
             except Exception as failure:
                 if have == start:
                     raise
@@ -121,31 +117,31 @@ class ReadBuffer:
         return have - start
 
     def skip(self, position: int, count: int) -> int:
-        """Pass over ``count`` bytes from ``position``; return how many there were."""
-        left = count
-        while left > self.have - position:
-            left -= self.have - position
+        """Skip ``count`` bytes from ``position``; return how many of them exist."""
+        remaining = count
+        while remaining > self.have - position:
+            remaining -= self.have - position
             if not self.refill(self.have):
-                return count - left
+                return count - remaining
             position = 0
-        self.refill(position + left)
+        self.refill(position + remaining)
         return count
 
 
 class Recovery:
-    """What a walk does where a record is not whole or not sound.
+    """The handling of truncated and damaged records during a walk.
 
     Args:
-        buffer: holds a part of the stream.
-        name: what to call the shard in damages.
-        size: the byte at which the stream ends, or ENDLESS.
-        resumes: whether what is behind a damage is looked for.
-        limit: records of more bytes, with header and footer, are not read.
+        buffer: buffer with a part of the stream.
+        name: name of the shard in damages.
+        size: length of the stream in bytes, or ENDLESS.
+        resumes: whether to search for records after damage.
+        limit: largest record to read, in bytes with header and footer; None for no limit.
 
     Attributes:
-        position: where the next record is in the buffer.
-        index: its number.
-        is_over: whether there is none.
+        position: position of the next record in the buffer.
+        index: number of the next record.
+        is_over: whether the walk has ended.
     """
 
     def __init__(
@@ -156,29 +152,29 @@ class Recovery:
         self._buffer = buffer
         self._name = name
         self._size = size
-        self._goes_on = resumes
+        self._resumes = resumes
         self._limit = limit
         self._headers = HeaderFinder()
 
-    def go_on(self, end: WalkEnd) -> Damage | None:
-        """Get behind the position at which the walk has ended; returns what is wrong there."""
+    def advance(self, end: WalkEnd) -> Damage | None:
+        """Move past the position at which the walk has ended; return the damage there, if any."""
         if end is WalkEnd.LENGTH_CHECKSUM:
-            return self._pass_bad_length()
+            return self._skip_bad_length()
         if self._buffer.have - self.position < HEADER_BYTES:
-            return self._read_on()
-        head = self._buffer.content[self.position : self.position + 8]
-        wanted = HEADER_BYTES + int.from_bytes(head, "little") + FOOTER_BYTES
+            return self._read_more()
+        length = self._buffer.content[self.position : self.position + 8]
+        size = HEADER_BYTES + int.from_bytes(length, "little") + FOOTER_BYTES
         if end is not WalkEnd.DATA_CHECKSUM:
-            return self._read_whole(wanted)
+            return self._read_record(size)
         damage = bad_data(self._name, self.index, self._offset)
-        return self._pass(self.position + wanted, damage)
+        return self._skip_to(self.position + size, damage)
 
     @property
     def _offset(self) -> int:
-        """The byte of the stream at the position."""
+        """The offset of the position in the stream."""
         return self._buffer.base + self.position
 
-    def _pass(self, position: int, damage: Damage) -> Damage:
+    def _skip_to(self, position: int, damage: Damage) -> Damage:
         self.position = position
         self.index += 1
         return damage
@@ -187,96 +183,93 @@ class Recovery:
         self.is_over = True
         return damage
 
-    def _refill(self, wanted: int = 0) -> bool:
-        """Move the position to the front of the buffer and read on; returns whether bytes came."""
-        is_more = self._buffer.refill(self.position, wanted)
+    def _refill(self, required: int = 0) -> bool:
+        has_more = self._buffer.refill(self.position, required)
         self.position = 0
-        return is_more
+        return has_more
 
-    def _read_on(self) -> Damage | None:
-        """Read more behind the last whole record."""
+    def _read_more(self) -> Damage | None:
         if self._refill():
             return None
         buffer, index = self._buffer, self.index
-        rest = bytes(buffer.content[: buffer.have])
-        if index == 0 and looks_like(rest):
-            return self._end(foreign_file(self._name, rest))
-        # A length may begin with zeros, but no header is zeros up to its checksum.
-        if len(rest) > 8 and not any(rest):
+        tail = bytes(buffer.content[: buffer.have])
+        if index == 0 and detect_file_type(tail):
+            return self._end(foreign_file(self._name, tail))
+        # A length may begin with zeros, but a header also has a checksum that is not zero.
+        if len(tail) > 8 and not any(tail):
             return self._end(trailing_zeros(self._name, index, buffer.base, buffer.have))
-        # Without a rest the file may have become shorter since its size was asked for.
-        if rest or self._size not in (ENDLESS, buffer.base):
-            return self._end(truncated(self._name, index, buffer.base, HEADER_BYTES, len(rest)))
+        # Even without a tail, the file may have been shortened since its size was determined.
+        if tail or self._size not in (ENDLESS, buffer.base):
+            return self._end(truncated(self._name, index, buffer.base, HEADER_BYTES, len(tail)))
         return self._end(None)
 
-    def _read_whole(self, wanted: int) -> Damage | None:
-        """Read until the whole record is there; pass over one that cannot be had."""
-        if self._offset + wanted > self._size and self._size != ENDLESS:
-            return self._pass_long_claim(wanted, self._size - self._offset)
-        if self._limit is not None and wanted > self._limit:
-            return self._pass_oversize(wanted, self._limit)
-        if self._refill(wanted):
+    def _read_record(self, size: int) -> Damage | None:
+        if self._offset + size > self._size and self._size != ENDLESS:
+            return self._skip_too_long(size, self._size - self._offset)
+        if self._limit is not None and size > self._limit:
+            return self._skip_oversize(size, self._limit)
+        if self._refill(size):
             return None
-        # The end is known from now on: what claims more is not read up to here once more.
+        # Now the length of the stream is known, so further claims are not read up to its end.
         self._size = self._buffer.base + self._buffer.have
-        return self._pass_long_claim(wanted, self._buffer.have)
+        return self._skip_too_long(size, self._buffer.have)
 
-    def _pass_oversize(self, wanted: int, limit: int) -> Damage | None:
-        offset, behind = self._offset, self.position + wanted
-        if behind > self._buffer.have:
-            got = self._buffer.skip(self.position, wanted)
-            if got < wanted:
-                return self._end(truncated(self._name, self.index, offset, wanted, got))
-            behind = 0
-        return self._pass(behind, oversize(self._name, self.index, offset, wanted, limit))
+    def _skip_oversize(self, size: int, limit: int) -> Damage | None:
+        offset, stop = self._offset, self.position + size
+        if stop > self._buffer.have:
+            available = self._buffer.skip(self.position, size)
+            if available < size:
+                return self._end(truncated(self._name, self.index, offset, size, available))
+            stop = 0
+        return self._skip_to(stop, oversize(self._name, self.index, offset, size, limit))
 
-    def _pass_long_claim(self, wanted: int, got: int) -> Damage | None:
-        """A record claims more than there is: the end was cut off, or the length is forged."""
+    def _skip_too_long(self, size: int, available: int) -> Damage | None:
+        """Skip a record that reaches past the end: the file is truncated, or the length forged."""
         offset = self._offset
-        found = self._search(self.position + 1)[0] if self._goes_on else None
-        if found is None:
-            return self._end(truncated(self._name, self.index, offset, wanted, got))
-        skipped = self._buffer.base + found - offset
-        return self._pass(found, forged_length(self._name, self.index, offset, wanted, skipped))
+        header = self._search(self.position + 1)[0] if self._resumes else None
+        if header is None:
+            return self._end(truncated(self._name, self.index, offset, size, available))
+        skipped = self._buffer.base + header - offset
+        return self._skip_to(header, forged_length(self._name, self.index, offset, size, skipped))
 
-    def _pass_bad_length(self) -> Damage | None:
+    def _skip_bad_length(self) -> Damage | None:
         buffer, name, index, offset = self._buffer, self._name, self.index, self._offset
         head = bytes(buffer.content[self.position : min(buffer.have, self.position + HEAD_BYTES)])
-        if len(head) < HEAD_BYTES and not any(head):  # whether only zeros follow is not seen yet
+        if len(head) < HEAD_BYTES and not any(head):  # more bytes may follow the zeros
             self._refill()
             head = bytes(buffer.content[: min(buffer.have, HEAD_BYTES)])
-        found, only_zeros, skipped = None, True, 0
-        if self._goes_on and not (index == 0 and looks_like(head)):
-            found, only_zeros = self._search(self.position + 1)
-            skipped = buffer.base + (buffer.have if found is None else found) - offset
-        if found is not None:
-            return self._pass(found, bad_length(name, index, offset, skipped, resumed=True))
-        if only_zeros and not any(head) and (index or self._goes_on):
+        header, only_zeros, skipped = None, True, 0
+        if self._resumes and not (index == 0 and detect_file_type(head)):
+            header, only_zeros = self._search(self.position + 1)
+            skipped = buffer.base + (buffer.have if header is None else header) - offset
+        if header is not None:
+            return self._skip_to(header, bad_length(name, index, offset, skipped, resumed=True))
+        if only_zeros and not any(head) and (index or self._resumes):
             return self._end(trailing_zeros(name, index, offset, skipped))
         if index == 0:
             return self._end(foreign_file(name, head))
         return self._end(bad_length(name, index, offset, skipped))
 
     def _search(self, position: int) -> tuple[int | None, bool]:
-        """The position in the buffer of the next plausible header; None at the end of the stream.
+        """Return the position of the next plausible header in the buffer, or None at the end.
 
-        Then also whether all that was passed over is zeros.
+        The second value is whether only zeros were skipped up to the end.
         """
         buffer, only_zeros = self._buffer, True
         while True:
             data = buffer.array[: buffer.have]
-            for found, length in self._headers.find(data, buffer.base, position):
-                if self._fits(buffer.base + found, length):
-                    return found, False
+            for header, length in self._headers.find(data, buffer.base, position):
+                if self._fits(buffer.base + header, length):
+                    return header, False
             only_zeros = only_zeros and not data[position:].any()
             kept = max(position, buffer.have - HEADER_BYTES + 1)
-            del data  # or the buffer would seem to be in use
+            del data  # otherwise the buffer would seem to be in use
             if not buffer.refill(kept):
                 return None, only_zeros
             position = 0
 
     def _fits(self, offset: int, length: int) -> bool:
-        whole = HEADER_BYTES + length + FOOTER_BYTES
+        size = HEADER_BYTES + length + FOOTER_BYTES
         if self._size != ENDLESS:
-            return offset + whole <= self._size
-        return self._limit is None or whole <= self._limit
+            return offset + size <= self._size
+        return self._limit is None or size <= self._limit

@@ -1,6 +1,4 @@
-"""Input of training: shards in; a dataset of ``tf.data`` or of PyTorch out.
+"""Datasets of ``tf.data`` and PyTorch, to import as ``tfod.tensorflow`` and ``tfod.torch``.
 
-They are imported as ``tfod.tensorflow`` and ``tfod.torch``.
-
-It may import ``sources`` and what is below it.
+May import ``sources`` and the packages below it.
 """

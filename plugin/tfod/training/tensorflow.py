@@ -1,8 +1,8 @@
-"""Into TensorFlow: ``tf.io`` feature descriptions, and shards as a ``tf.data.Dataset``.
+"""``tf.io`` feature descriptions, and shards as a ``tf.data.Dataset``.
 
-Needs the extra ``tensorflow``; nothing else in tfod imports TensorFlow. Names and meaning are those
-of ``fields.InputDataFields``. Source: core/standard_fields.py and
-data_decoders/tf_example_decoder.py of tensorflow/models (research/object_detection).
+Needs the extra ``tensorflow``. No other module of tfod imports TensorFlow. The names are defined in
+tensorflow/models, research/object_detection: core/standard_fields.py (``InputDataFields``) and
+data_decoders/tf_example_decoder.py.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ except ModuleNotFoundError as error:
 
 _DTYPES = {Kind.BYTES: tf.string, Kind.INT64: tf.int64, Kind.FLOAT: tf.float32}
 _COMPRESSION_TYPES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
-_SHARDS_AT_ONCE = 16  # fixed, unlike tf.data's own choice, which is another order elsewhere
+_MAX_OPEN_SHARDS = 16  # fixed, since the order of records depends on it
 _WEIGHT = "image/object/weight"
-_ONE_AN_OBJECT = {
+_PER_OBJECT = {
     keys.AREA: ("groundtruth_area", tf.float32),
     "image/object/is_crowd": ("groundtruth_is_crowd", tf.bool),
     "image/object/difficult": ("groundtruth_difficult", tf.int64),
@@ -52,10 +52,10 @@ _ONE_AN_OBJECT = {
 
 
 def feature_description(profile: str | FeatureDescription = "tf_detection_api") -> dict[str, Any]:
-    """The description as ``tf.io`` objects, for ``tf.io.parse_example``.
+    """Return a feature description for ``tf.io.parse_example``.
 
     Args:
-        profile: the name of a profile, or a description.
+        profile: name of a profile, or a description in tfod's form.
 
     Raises:
         TfodError: there is no profile of that name.
@@ -73,9 +73,9 @@ def feature_description(profile: str | FeatureDescription = "tf_detection_api") 
 
 
 def records(source: Sources, *, shuffle: int = 0, seed: int | None = None) -> Any:
-    """Serialized Examples, for a parser of one's own; arguments and errors as :func:`dataset`.
+    """Return a ``tf.data.Dataset`` of serialized Examples; arguments and errors: :func:`dataset`.
 
-    Up to 16 shards are read in turn, plain, GZIP or ZLIB, which their bytes tell.
+    Reads up to 16 shards at a time, and detects their compression: none, GZIP or ZLIB.
     """
     return _records(shards_to_read(source, finds_label_maps=False).paths, shuffle, seed)
 
@@ -84,12 +84,12 @@ def _records(paths: Sequence[str], shuffle: int, seed: int | None) -> Any:
     shards = tf.data.Dataset.from_tensor_slices(([*paths], [*map(_compression_type, paths)]))
     if shuffle:
         shards = shards.shuffle(len(paths), seed=seed)
-    found = shards.interleave(
+    serialized = shards.interleave(
         tf.data.TFRecordDataset,
-        cycle_length=min(len(paths), _SHARDS_AT_ONCE),
+        cycle_length=min(len(paths), _MAX_OPEN_SHARDS),
         num_parallel_calls=tf.data.AUTOTUNE,
     )
-    return found.shuffle(shuffle, seed=seed) if shuffle else found
+    return serialized.shuffle(shuffle, seed=seed) if shuffle else serialized
 
 
 def dataset(
@@ -100,35 +100,35 @@ def dataset(
     shuffle: int = 0,
     seed: int | None = None,
 ) -> Any:
-    """A ``tf.data.Dataset`` of images with their boxes and classes, one by one.
+    """Return a ``tf.data.Dataset`` of images with their boxes and classes.
 
     An element is a dict: ``image`` uint8 (height, width, 3); ``source_id``, ``filename`` strings;
     ``groundtruth_boxes`` float32 (n, 4), normalized ``ymin, xmin, ymax, xmax``;
-    ``groundtruth_classes`` int64 (n,): the id of the text in the label map, -1 for a text that it
-    does not have, and the record's id where there is no text; ``groundtruth_weights`` float32 (n,),
-    1 where the record says nothing; and, (n,) or (0,), ``groundtruth_area`` float32,
-    ``groundtruth_is_crowd`` and ``groundtruth_group_of`` bool, ``groundtruth_difficult`` int64.
-    Images with labels and without boxes have ``groundtruth_image_classes`` int64 (n,), too.
+    ``groundtruth_classes`` int64 (n,): the label map's id of the text, -1 if the label map does not
+    contain it, or the id in the record if the object has no text; ``groundtruth_weights`` float32
+    (n,), by default 1; and, (n,) or (0,), ``groundtruth_area`` float32, ``groundtruth_is_crowd``
+    and ``groundtruth_group_of`` bool, ``groundtruth_difficult`` int64. If the layout has image
+    labels instead of boxes, ``groundtruth_image_classes`` int64 (n,).
+
+    Iterating raises DataLossError or InvalidArgumentError of TensorFlow if a feature is missing or
+    has the wrong kind, per-object lists differ in length, or an image cannot be decoded.
 
     Args:
-        source: a file, a folder, a glob, or a list of them.
-        label_map: a label map, its path, or the name of one that tfod ships; None takes the one
-            next to the shards, if there is one.
-        field_mapping: the keys of the records; None for those of the layout that fits best.
-        shuffle: how many records the buffer holds that is drawn from; the shards come in another
-            order in each pass, too. Records wait undecoded. 0 keeps the order.
-        seed: of the shuffle; the same seed gives the same order, epoch by epoch.
+        source: path of a file or folder, glob, or list of these.
+        label_map: label map, its path, or the name of a packaged label map; None for the label map
+            of the shards, if any.
+        field_mapping: keys of the records; by default, the best layout is used.
+        shuffle: number of undecoded records in the shuffle buffer; the shards are shuffled, too.
+            0 keeps the order.
+        seed: random seed, which determines the order of every epoch.
 
     Raises:
         ShardsNotFoundError: there is no shard.
-        LabelMapError: it is not plain which label map the shards go with, or it cannot be read.
+        LabelMapError: a label map cannot be read, or several are possible.
         TfodError: a folder has several subsets, a shard is in a zip, or the layout is unknown.
-
-    While it is read, TensorFlow's DataLossError and InvalidArgumentError: a feature is missing or
-    of another kind, the lists of a record differ in length, or an image cannot be decoded.
     """
     shards = shards_to_read(source, field_mapping=field_mapping)
-    # No Python in the decoder depends on a tensor, so there is nothing for AutoGraph to rewrite.
+    # AutoGraph is not needed, since no Python condition in the decoder depends on a tensor.
     decode = tf.autograph.experimental.do_not_convert(
         detection_decoder(label_map_for(shards, label_map), field_mapping_for(shards))
     )
@@ -137,18 +137,15 @@ def dataset(
 
 
 def _parser(mapping: FieldMapping) -> Callable[[Any], tuple[dict[str, Any], Any]]:
-    """Make a function that parses a record and decodes its image.
-
-    The features have the OD API's keys, whatever the record calls them.
-    """
+    """Return a function that parses a record, with the keys of the OD API, and its image."""
     usual = {
-        key: tf.io.RaggedFeature(one.dtype) if isinstance(one, tf.io.VarLenFeature) else one
-        for key, one in feature_description().items()
+        key: tf.io.RaggedFeature(spec.dtype) if isinstance(spec, tf.io.VarLenFeature) else spec
+        for key, spec in feature_description().items()
     }
     usual[keys.IMAGE_CLASS_LABEL] = tf.io.RaggedFeature(tf.int64)
     usual[keys.IMAGE_CLASS_TEXT] = tf.io.RaggedFeature(tf.string)
-    own = {key: own_key(mapping, key) for key in usual}
-    features = {name: usual[key] for key, name in own.items() if name}
+    names = {key: own_key(mapping, key) for key in usual}
+    features = {name: usual[key] for key, name in names.items() if name}
     if mapping.has_pixel_boxes:
         features[mapping.box[0]] = tf.io.RaggedFeature(tf.float32)
     if mapping.source_id is None and mapping.image_id:
@@ -156,7 +153,9 @@ def _parser(mapping: FieldMapping) -> Callable[[Any], tuple[dict[str, Any], Any]
 
     def parse(record: Any) -> tuple[dict[str, Any], Any]:
         raw = tf.io.parse_single_example(record, features)
-        parsed = {key: raw[name] if name else _nothing(usual[key]) for key, name in own.items()}
+        parsed = {
+            key: raw[name] if name else _default_value(usual[key]) for key, name in names.items()
+        }
         image = tf.io.decode_image(parsed[keys.ENCODED], channels=3, expand_animations=False)
         image.set_shape((None, None, 3))
         if mapping.has_pixel_boxes:
@@ -171,8 +170,7 @@ def _parser(mapping: FieldMapping) -> Callable[[Any], tuple[dict[str, Any], Any]
     return parse
 
 
-def _nothing(feature: Any) -> Any:
-    """The value of a feature that a layout does not have."""
+def _default_value(feature: Any) -> Any:
     if isinstance(feature, tf.io.RaggedFeature):
         return tf.constant([], feature.dtype)
     return tf.constant(feature.default_value, feature.dtype)
@@ -181,7 +179,7 @@ def _nothing(feature: Any) -> Any:
 def detection_decoder(
     label_map: LabelMap | None, mapping: FieldMapping = OD_API
 ) -> Callable[[Any], dict[str, Any]]:
-    """Make the function that decodes a serialized record into an element of :func:`dataset`."""
+    """Return a function that decodes a serialized record to an element of :func:`dataset`."""
     parse = _parser(mapping)
     by_text = {"": {UNKNOWN}} | dict(label_map.ids_by_text if label_map else {})
     ids = tf.constant([*map(max, by_text.values())], tf.int64)
@@ -206,7 +204,7 @@ def detection_decoder(
             "groundtruth_boxes": boxes,
             "groundtruth_classes": classes(parsed, count),
             "groundtruth_weights": _or_each(parsed[_WEIGHT], 1.0, count),
-            **{name: tf.cast(parsed[key], kind) for key, (name, kind) in _ONE_AN_OBJECT.items()},
+            **{name: tf.cast(parsed[key], dtype) for key, (name, dtype) in _PER_OBJECT.items()},
             **labels,
         }
 
@@ -215,49 +213,50 @@ def detection_decoder(
         return tf.cond(tf.size(labels) > 0, lambda: labels, lambda: table.lookup(texts))
 
     def classes(parsed: Mapping[str, Any], count: Any) -> Any:
-        found = _or_each(parsed[keys.CLASS_LABEL], UNKNOWN, count)
+        ids = _or_each(parsed[keys.CLASS_LABEL], UNKNOWN, count)
         if label_map is None:
-            return found
+            return ids
         texts = parsed[keys.CLASS_TEXT]
         names = _or_each(texts, "", count)
         # Datumaro writes 0 and an empty text for an object without a class.
-        is_none = (found == 0) & (tf.size(texts) > 0) & (label_map.find_id(0) is None)
-        unnamed = tf.where(is_none, tf.constant(UNKNOWN, tf.int64), found)
+        has_no_class = (ids == 0) & (tf.size(texts) > 0) & (label_map.find_id(0) is None)
+        unnamed = tf.where(has_no_class, tf.constant(UNKNOWN, tf.int64), ids)
         return tf.where(names == "", unnamed, table.lookup(names))
 
     return decode
 
 
 def _or_each(values: Any, default: Any, count: Any) -> Any:
-    """The values, or where there are none the default for each object."""
+    """Return the values, or the default for each object if there are no values."""
     defaults = tf.fill(count, tf.constant(default, values.dtype))
     return tf.cond(tf.size(values) > 0, lambda: values, lambda: defaults)
 
 
 def _require_aligned(parsed: Mapping[str, Any], has_label_map: bool, has_pixels: bool) -> Any:
-    """An assertion that each list has a value for each box, or none, and boxes are normalized."""
-    optional = (keys.CLASS_TEXT, keys.CLASS_LABEL, _WEIGHT, *_ONE_AN_OBJECT)
+    """Assert that lists are empty or have one value per box, and that boxes are normalized."""
+    optional = (keys.CLASS_TEXT, keys.CLASS_LABEL, _WEIGHT, *_PER_OBJECT)
     sizes = {key: tf.size(parsed[key]) for key in (*keys.BOX, *optional)}
     count = sizes[keys.YMIN]
-    right = [sizes[side] == count for side in keys.BOX]
-    right += [(sizes[key] == count) | (sizes[key] == 0) for key in optional]
-    wrong = [f"{key} has not one value for each box" for key in (*keys.BOX, *optional)]
+    conditions = [sizes[side] == count for side in keys.BOX]
+    conditions += [(sizes[key] == count) | (sizes[key] == 0) for key in optional]
+    problems = [f"{key} does not have one value per box" for key in (*keys.BOX, *optional)]
     sides = () if has_pixels else [parsed[side] for side in keys.BOX]
-    right.append(~_look_like_pixels(sides) if sides else tf.constant(True))
-    wrong.append("boxes look like pixels, tfod convert --boxes pixels divides them")
-    right.append((sizes[keys.CLASS_TEXT] == 0) | (sizes[keys.CLASS_LABEL] > 0) | has_label_map)
-    wrong.append("classes are texts alone, choose a label map by label_map=")
+    conditions.append(~_look_like_pixels(sides) if sides else tf.constant(True))
+    problems.append("boxes look like pixels, normalize them with tfod convert --boxes pixels")
+    has_ids = (sizes[keys.CLASS_TEXT] == 0) | (sizes[keys.CLASS_LABEL] > 0)
+    conditions.append(has_ids | has_label_map)
+    problems.append("classes have texts but no ids, pass label_map=")
 
-    def complain() -> Any:
-        what = tf.boolean_mask(wrong, ~tf.stack(right))
-        return tf.debugging.Assert(False, [what, "see tfod check; in", parsed[keys.FILENAME]])
+    def fail() -> Any:
+        failed = tf.boolean_mask(problems, ~tf.stack(conditions))
+        return tf.debugging.Assert(False, [failed, "see tfod check; in", parsed[keys.FILENAME]])
 
-    # The complaint is computed only where there is one.
-    return tf.cond(tf.reduce_all(right), tf.no_op, complain)
+    # The message is only computed if a condition is false.
+    return tf.cond(tf.reduce_all(conditions), tf.no_op, fail)
 
 
 def _look_like_pixels(sides: Sequence[Any]) -> Any:
-    """Whether boxes look like pixels; Python decides, but only if a coordinate is large."""
+    """Return whether boxes look like pixels. Python code runs only if a coordinate is large."""
 
     def decide(*columns: np.ndarray) -> np.bool_:
         is_even = len(set(map(len, columns))) == 1

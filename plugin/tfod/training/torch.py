@@ -1,6 +1,6 @@
-"""Into PyTorch: shards as a dataset of images and targets, as torchvision's detectors take them.
+"""Shards as a PyTorch dataset of images and targets for torchvision's detection models.
 
-Needs the extra ``torch`` and no TensorFlow, and nothing else in tfod imports PyTorch.
+Needs the extra ``torch``, but not TensorFlow. No other module of tfod imports PyTorch.
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ except ModuleNotFoundError as error:
 
 
 class Detections(Dataset):
-    """The images of shards with their boxes, by number.
+    """The images of shards with their boxes, as a map-style dataset.
 
-    An element is ``(image, target)`` as torchvision's detection models take them: ``image`` a uint8
-    tensor of shape (3, height, width), RGB; ``target`` a dict of ``boxes`` float32 (n, 4), pixels
-    ``xmin, ymin, xmax, ymax``; ``labels`` int64 (n,): the id of the text in the label map, -1 for a
-    text that it does not have, and the record's id where there is no text; ``image_id`` int, the
-    element's number; ``area`` float32 (n,), pixels: the record's, or else the box's; ``iscrowd``
-    int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, empty where the record has none. Images
-    with labels and without boxes have ``image_labels`` int64 (n,), too. If a layout has a record
-    for each object, so has this dataset.
+    An element is ``(image, target)``, for torchvision's detection models: ``image`` is a uint8
+    tensor of shape (3, height, width), RGB; ``target`` is a dict of ``boxes`` float32 (n, 4),
+    ``xmin, ymin, xmax, ymax`` in pixels; ``labels`` int64 (n,): the label map's id of the text, -1
+    if the label map does not contain it, or the id in the record if the object has no text;
+    ``image_id`` int, the index of the element; ``area`` float32 (n,) in pixels, that of the box by
+    default; ``iscrowd`` int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, by default empty.
+    If the layout has image labels instead of boxes, there are ``image_labels`` int64 (n,). If it
+    has one record per object, so has the dataset.
 
-    Making it walks over the record headers of plain shards; compressed ones are read, and are
-    written to temporary files when their first record is asked for.
+    The constructor scans the record headers of uncompressed shards. It reads compressed shards, and
+    they are unpacked to temporary files on first access.
 
     Args:
-        source: a file, a folder, a glob, or a list of them; shards in zips too.
-        label_map: a label map, its path, or the name of one that tfod ships; None takes the one
-            next to the shards, if there is one.
-        field_mapping: the keys of the records; None for those of the layout that fits best.
-        transform: called with image and target; what it returns is the element.
+        source: path of a file, folder or zip, glob, or list of these.
+        label_map: label map, its path, or the name of a packaged label map; None for the label map
+            of the shards, if any.
+        field_mapping: keys of the records; by default, the best layout is used.
+        transform: function of image and target that returns the element.
 
     Raises:
-        ShardsNotFoundError, LabelMapError: when made: no shard, or no plain label map.
-        TfodError: when made: a folder with several subsets, or records of an unknown layout.
+        ShardsNotFoundError: there is no shard.
+        LabelMapError: a label map cannot be read, or several are possible.
+        TfodError: a folder has several subsets, or the layout is unknown.
         ShardError: a shard is damaged.
-        RecordError: a record is no sound Example, or its image is missing or cannot be decoded.
+        RecordError: a record is not a valid Example, or its image is missing or invalid.
     """
 
     def __init__(
@@ -87,24 +88,24 @@ class Detections(Dataset):
     def __len__(self) -> int:
         return self._ends[-1]
 
-    def __getitem__(self, number: int) -> Any:
-        record = self._record(number)
+    def __getitem__(self, index: int) -> Any:
+        record = self._record(index)
         detection = Rows(record, self._mapping)[0]
         pixels = _decode(detection.encoded, record)
         height, width = pixels.shape[:2]
         boxes = torch.from_numpy(detection.boxes * np.array([width, height] * 2, np.float32))
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        for place, area in enumerate(detection.attributes.get("area", ())):
+        for number, area in enumerate(detection.attributes.get("area", ())):
             if isinstance(area, (int, float)):
-                areas[place] = area
+                areas[number] = area
         crowds = detection.attributes.get("is_crowd") or [0] * len(boxes)
         image = torch.from_numpy(pixels.transpose(2, 0, 1).copy())
         target = {
             "boxes": boxes,
             "labels": torch.tensor(self._labels(detection, record), dtype=torch.int64),
-            "image_id": number % len(self),
+            "image_id": index % len(self),
             "area": areas,
-            "iscrowd": torch.tensor([int(bool(one)) for one in crowds], dtype=torch.int64),
+            "iscrowd": torch.tensor([int(bool(crowd)) for crowd in crowds], dtype=torch.int64),
             "source_id": detection.source_id or "",
             "filename": detection.filename or "",
         }
@@ -113,20 +114,20 @@ class Detections(Dataset):
             target["image_labels"] = torch.tensor(labels, dtype=torch.int64)
         return (image, target) if self._transform is None else self._transform(image, target)
 
-    def detection(self, number: int) -> Detection:
-        """What a record holds, with masks, keypoints and attributes; the image not decoded."""
-        return Rows(self._record(number), self._mapping)[0]
+    def detection(self, index: int) -> Detection:
+        """Return a record with masks, keypoints and attributes, without decoding the image."""
+        return Rows(self._record(index), self._mapping)[0]
 
-    def _record(self, number: int) -> ExampleBatch:
-        if not -len(self) <= number < len(self):
-            raise IndexError(number)
-        number %= len(self)
-        shard = int(np.searchsorted(self._ends, number, side="right"))
-        index = self._shards[shard]
-        place = number - self._ends[shard] + len(index)
-        payload = bytearray(index[place])
-        record = Record(place, index.span(place).offset - HEADER_BYTES, payload, 0, len(payload))
-        return ExampleBatch.of(RecordBatch.of(record, index.path))
+    def _record(self, index: int) -> ExampleBatch:
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        shard_number = int(np.searchsorted(self._ends, index, side="right"))
+        shard = self._shards[shard_number]
+        number = index - self._ends[shard_number] + len(shard)
+        payload = bytearray(shard[number])
+        record = Record(number, shard.span(number).offset - HEADER_BYTES, payload, 0, len(payload))
+        return ExampleBatch.of(RecordBatch.of(record, shard.path))
 
     def _image_label(self, label: ImageLabel, record: ExampleBatch) -> int:
         if label.text and self._label_map is not None:
@@ -142,27 +143,27 @@ class Detections(Dataset):
             if texts and not detection.class_label:
                 raise self._no_label_map(record, keys.CLASS_TEXT)
             return ids
-        for place, text in enumerate(texts):
+        for number, text in enumerate(texts):
             if text:
-                ids[place] = max(self._label_map.ids_of(text), default=UNKNOWN)
-            elif ids[place] == 0 and self._label_map.find_id(0) is None:
+                ids[number] = max(self._label_map.ids_of(text), default=UNKNOWN)
+            elif ids[number] == 0 and self._label_map.find_id(0) is None:
                 # Datumaro writes 0 and an empty text for an object without a class.
-                ids[place] = UNKNOWN
+                ids[number] = UNKNOWN
         return ids
 
     def _no_label_map(self, record: ExampleBatch, key: str) -> RecordError:
-        cause = "is all there is of classes, and there is not a label map"
+        cause = "is the only class feature, and there is no label map for it"
         feature = own_key(self._mapping, key)
-        return record.error(0, cause, feature=feature, fix="choose one by label_map=")
+        return record.error(0, cause, feature=feature, fix="pass label_map=")
 
 
 def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """Make a batch a tuple of images and a tuple of targets, as torchvision's models take it."""
+    """Return a batch as a tuple of images and a tuple of targets, for torchvision's models."""
     return tuple(zip(*batch, strict=True))
 
 
 def _decode(encoded: bytes | memoryview | None, record: ExampleBatch) -> Any:
-    """The pixels of an image file, uint8 of shape (height, width, 3)."""
+    """Decode an image to a uint8 array of shape (height, width, 3)."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
@@ -174,12 +175,12 @@ def _decode(encoded: bytes | memoryview | None, record: ExampleBatch) -> Any:
         with Image.open(io.BytesIO(encoded)) as image:
             if not image.mode.startswith("I"):
                 return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
-            # 16 bits, of which Pillow would cut off values at 255; TensorFlow takes the high 8.
+            # 16 bits: use the high byte, as TensorFlow does; Pillow would clip values at 255.
             high = np.asarray(image).astype(np.int64) >> 8
             return np.repeat(high.clip(0, 255).astype(np.uint8)[..., None], 3, axis=2)
     except MemoryError:
-        raise  # that says nothing of the image
-    except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
+        raise  # not a problem of the image
+    except Exception as error:  # Pillow raises many types of exceptions for damaged images
         cause = f"cannot be decoded ({' '.join(str(error).split())[:200]})"
         fix = "see tfod check --decode all"
         raise record.error(0, cause, feature=keys.ENCODED, fix=fix) from None

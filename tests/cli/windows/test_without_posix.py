@@ -160,4 +160,4 @@ def test_the_service_says_what_it_needs(tmp_path: Path) -> None:
 
 def test_so_does_beam(shards: Path, tmp_path: Path) -> None:
     output = tfod("check", shards, "--runner", "DirectRunner", cwd=tmp_path, code=2)
-    assert output == "tfod: --runner needs Linux or macOS; leave it out\n"
+    assert output == "tfod: --runner needs Linux or macOS; omit it\n"

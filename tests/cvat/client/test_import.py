@@ -306,7 +306,7 @@ class TestTheCheckComesFirst:
         ran = run("check", path, "--cvat", "frame", 1)
         assert (ran.code, "pass task, job, project, then its number" in ran.err) == (2, True)
         ran = run("check", path, "--cvat", "task", 1, "--images", tmp_path)
-        assert (ran.code, "stands alone" in ran.err) == (2, True)
+        assert (ran.code, "--cvat excludes" in ran.err) == (2, True)
 
     @pytest.mark.parametrize("content", [b"", b"PK\5\6", b"text"])
     def test_no_zip(self, run: Run, stub: StubServer, tmp_path: Path, content: bytes) -> None:

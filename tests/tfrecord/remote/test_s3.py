@@ -83,9 +83,13 @@ def test_a_server_that_stops_answering_is_given_up(bucket: Bucket) -> None:
     with RemoteStream(url) as stream:
         stream.read(1)
         bucket.line.hold_after = bucket.line.sent
-        with pytest.raises(RemoteError, match=r"no byte came for 1 s .*; try again when"):
+        with pytest.raises(
+            RemoteError, match=r"the server sent no data for 1 s .*; try again later"
+        ):
             read_all(stream)
-        with pytest.raises(RemoteError, match=r"no byte came for 1 s .*; try again when"):
+        with pytest.raises(
+            RemoteError, match=r"the server sent no data for 1 s .*; try again later"
+        ):
             RemoteStream(url)
 
 
@@ -95,7 +99,7 @@ def test_a_server_that_dies_is_told(bucket: Bucket) -> None:
     records = read_records(url)
     assert next(records).number == 0
     bucket.line.is_closed = True
-    with pytest.raises(RemoteError, match=f"^{url}: .*; try again when"):
+    with pytest.raises(RemoteError, match=f"^{url}: .*; try again later"):
         list(records)
 
 
@@ -103,7 +107,7 @@ def test_a_server_that_dies_is_told(bucket: Bucket) -> None:
     ("change", "words"),
     [
         (lambda bucket: bucket.put("a.tfrecord", noise(12 * MIB, 2)), "FileExpired: .* no longer"),
-        (lambda bucket: bucket.remove("a.tfrecord"), "is not there"),
+        (lambda bucket: bucket.remove("a.tfrecord"), "does not exist"),
     ],
 )
 def test_an_object_that_is_another_one_meanwhile_is_told(

@@ -79,9 +79,9 @@ def test_addresses_reach_the_server_as_they_are(web: Served, path: str) -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (404, "is not there; see whether the address is right"),
-        (403, "may not be read (403, "),
-        (410, "is not there"),
+        (404, "does not exist; check the URL"),
+        (403, "access is denied (403, "),
+        (410, "does not exist"),
         (500, "cannot be reached: ClientResponseError: 500"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_server_that_never_answers_is_given_up(run: Run) -> None:
     with silent_server() as url:
         for path in ("a.tfrecord", "a.zip", "d/", "d/*"):
             refused = run("check", f"{url}/{path}").refused()
-            assert refused.startswith(f"tfod: {url}/{path}: no byte came for 1 s (")
+            assert refused.startswith(f"tfod: {url}/{path}: the server sent no data for 1 s (")
 
 
 def test_pages_of_links_are_folders(web: Served) -> None:

@@ -99,7 +99,7 @@ class TestElements:
         assert one(tmp_path)[1]["labels"].tolist() == [4]
         assert one(tmp_path, label_map="coco")[1]["labels"].tolist() == [17]
         tfod.write_records(tmp_path, "a", [record(**objects(box, ["cat"]))])
-        with pytest.raises(RecordError, match=r"record 0.*class/text.*choose one by label_map="):
+        with pytest.raises(RecordError, match=r"record 0.*class/text.*pass label_map="):
             one(tmp_path)
         assert one(tmp_path, label_map=MAP)[1]["labels"].tolist() == [2]
 

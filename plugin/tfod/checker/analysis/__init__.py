@@ -1,5 +1,5 @@
-"""The records of a shard: batches for the rules go in, a ``ShardResult`` comes out.
+"""Analysis of the records of a shard: batches for the rules, and the ``ShardResult``.
 
-It may import ``detection`` and what is below it, and the findings, profiles and rules of
+May import ``detection`` and the packages below it, and the findings, profiles and rules of
 ``checker``.
 """

@@ -1,8 +1,8 @@
-"""A batch of records as the rules look at it: columns, boxes, images, names and classes.
+"""A batch of records, as the rules see it: columns, boxes, images, names and classes.
 
-What recurs from record to record (a class text with its id, a kind of image with its declared size,
-the shape of a name) is offered once for all records that share it, so that a rule that finds
-nothing wrong costs next to nothing.
+Values that are equal in many records (a class text with its id, an image header with its declared
+size, the pattern of a name) are checked once for all these records, which makes rules without
+findings fast.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.framing import HEADER_BYTES
 
-_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-# Letters of any script, digits and a few signs; no dot begins a part; an extension ends it.
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+# Letters of any script, digits and a few signs, without a leading dot, and with an extension.
 _PLAIN_NAME = re.compile(r"\w[\w ()/-]*(?:(?<!/)\.[\w ()/-]+)*(?<!/)\.[A-Za-z][A-Za-z0-9]{0,4}")
 
 T = TypeVar("T")
@@ -39,9 +39,9 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 
 
 class ClassUse(NamedTuple):
-    """What an object says about its class: a text, an id, both or nothing.
+    """The class of an object: text and id, None if the record does not have the list.
 
-    None is a record without that list; ``label_map`` is None where no map is known.
+    ``label_map`` is None if the shard has no label map.
     """
 
     text: str | None
@@ -54,15 +54,15 @@ class Batch:
 
     Args:
         detections: the records.
-        images: theirs; the records need no longer have the bytes.
-        profile: what is expected of them.
-        label_map: that goes with their shard, if there is one.
-        damages: of the framing, found before these records and behind those of the batch before.
+        images: their images; the records need no longer contain the image bytes.
+        profile: the expected features.
+        label_map: label map of the shard, if it has one.
+        damages: damage of the framing before these records and after the previous batch.
 
     Attributes:
-        mapping, expected, own: the profile's.
-        live: which records are looked at: they have bytes, and can be read; bool.
-        box_counts: how many boxes each record has, 0 where they cannot be read; int64.
+        mapping, expected, own: fields of the profile.
+        live: whether each record is checked: it is not empty, and can be parsed; bool.
+        box_counts: number of boxes of each record, 0 if they cannot be read; int64.
         max_detailed: number of findings per rule that are described in full; for further findings,
             only the shard is recorded.
     """
@@ -93,14 +93,14 @@ class Batch:
         return len(self.records)
 
     def skip(self, rows: Sequence[int]) -> None:
-        """Leave records out, before any rule looks at the batch."""
+        """Exclude records, before any rule checks the batch."""
         self.live[list(rows)] = False
         self.box_counts[list(rows)] = 0
 
     # Findings
 
     def place(self, row: int) -> Place:
-        """Where findings about a record are."""
+        """Return the location of findings about a record."""
         records = self.records
         name = self.detections.filenames[row] if self.live[row] else None
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
@@ -115,27 +115,31 @@ class Batch:
         fix: str = "",
         case: str = "",
     ) -> Finding:
-        """A finding about a record, or about the feature of this key in it."""
+        """Make a finding about a record, or about the feature with this key in it."""
         return Finding(message, key, value, fix, case, *self.place(row))
 
     def problems(self, code: str) -> Iterator[Finding]:
-        """Yield the problems of the detections that the rule of this code reports."""
+        """Yield the problems of the detections that the rule with this code reports."""
 
-        def make(one: DetectionProblem) -> Finding:
-            value: JsonValue = {**one.value} if isinstance(one.value, Mapping) else one.value
-            return self.finding(one.row, one.message, one.key, value, case=one.case)
+        def make(problem: DetectionProblem) -> Finding:
+            value: JsonValue = (
+                {**problem.value} if isinstance(problem.value, Mapping) else problem.value
+            )
+            return self.finding(problem.row, problem.message, problem.key, value, case=problem.case)
 
-        problems = [one for one in self.detections.problems if one.code == code]
-        for case in dict.fromkeys(one.case for one in problems):
-            own = [one for one in problems if one.case == case and self.live[one.row]]
-            yield from self.findings(own, make, case)
+        problems = [problem for problem in self.detections.problems if problem.code == code]
+        for case in dict.fromkeys(problem.case for problem in problems):
+            matches = [
+                problem for problem in problems if problem.case == case and self.live[problem.row]
+            ]
+            yield from self.findings(matches, make, case)
 
     def findings(
         self, rows: Sequence[T], make: Callable[[T], Finding], case: str = ""
     ) -> Iterator[Finding]:
-        """A finding for each row, box or problem, all of one case.
+        """Yield a finding for each row, box or problem of one case.
 
-        ``make`` is asked for those that may be listed; of the others only the shard is said.
+        ``make`` is called for the first ``max_detailed``; the others have only the shard.
         """
         yield from map(make, rows[: self.max_detailed])
         if len(rows) > self.max_detailed:
@@ -143,40 +147,40 @@ class Batch:
             yield from itertools.repeat(counted, len(rows) - self.max_detailed)
 
     def box_findings(
-        self, mask: np.ndarray, what: Callable[[int, list[float]], str]
+        self, mask: np.ndarray, describe: Callable[[int, list[float]], str]
     ) -> Iterator[Finding]:
-        """Findings about boxes.
+        """Return findings about boxes.
 
         Args:
-            mask: which, bool of shape (boxes,).
-            what: from a box and its corners to what is wrong with it.
+            mask: the boxes to report, bool of shape (boxes,).
+            describe: function that describes the problem, from a box and its corners.
         """
 
         def make(box: int) -> Finding:
             row, number, corners = self.boxes.at(box)
-            return self.box_finding(row, number, corners, what(box, corners))
+            return self.box_finding(row, number, corners, describe(box, corners))
 
         return self.findings(np.flatnonzero(mask).tolist(), make)
 
-    def box_finding(self, row: int, number: int, corners: list[float], what: str) -> Finding:
-        """A finding about one box of a record."""
-        rounded: list[JsonValue] = [float(f"{one:.6g}") for one in corners]
+    def box_finding(self, row: int, number: int, corners: list[float], problem: str) -> Finding:
+        """Make a finding about a box of a record."""
+        rounded: list[JsonValue] = [float(f"{corner:.6g}") for corner in corners]
         value: JsonValue = {"object": number, "box": rounded}
-        return self.finding(row, f"box {number} {what}", self.own(BOX_KEY), value)
+        return self.finding(row, f"box {number} {problem}", self.own(BOX_KEY), value)
 
     # Names
 
     @cached_property
     def has_plain_names(self) -> bool:
-        """Whether every record has a plain file name, of which most rules have nothing to say."""
+        """Whether every record has a plain file name, which most rules need not check."""
         names = self.detections.filenames
-        # Most names of a shard differ by their numbers alone.
-        text = "\0".join(filter(None, names)).encode().translate(_DIGITS).decode()
-        shapes = text.split("\0")
-        return len(shapes) == len(names) and all(map(_PLAIN_NAME.fullmatch, set(shapes)))
+        # With their digits replaced, most names of a shard are equal.
+        text = "\0".join(filter(None, names)).encode().translate(_DIGITS_TO_ZERO).decode()
+        patterns = text.split("\0")
+        return len(patterns) == len(names) and all(map(_PLAIN_NAME.fullmatch, set(patterns)))
 
     def names_where(self, is_wrong: Callable[[str], object]) -> Iterator[tuple[int, str]]:
-        """The records with a file name that is wrong as no plain one is, and the name."""
+        """Yield the row and file name of records with a wrong name; plain names are not wrong."""
         if self.mapping.filename is not None and not self.has_plain_names:
             names = self.detections.filenames
             for row in np.flatnonzero(self.live).tolist():
@@ -184,23 +188,23 @@ class Batch:
                     yield row, name
 
     def without_value(self, key: str, names: Sequence[str | None]) -> list[int]:
-        """The records that lack a name, but for those of which EXA004 or EXA005 says it.
+        """Return the rows without a name, except for those that EXA004 or EXA005 reports.
 
         Args:
-            key: the name's feature key.
-            names: of all records.
+            key: feature key of the name.
+            names: names of all records.
         """
         if None not in names:
             return []
-        columns = [one for one in self.examples.columns_of(key) if one.kind]
+        columns = [column for column in self.examples.columns_of(key) if column.kind]
         return [
             row
             for row in np.flatnonzero(self.live).tolist()
-            if names[row] is None and not any(one.has(row) for one in columns)
+            if names[row] is None and not any(column.has(row) for column in columns)
         ]
 
     def requires(self, key: str) -> bool:
-        """Whether EXA003 reports that a feature is missing."""
+        """Return whether EXA003 reports that a feature is missing."""
         return key in self.expected and self.expected[key].required
 
     # Images
@@ -211,87 +215,93 @@ class Batch:
         key = self.mapping.encoded
         if key is None:
             return np.empty(0, np.int64)
-        checked = self.live.copy()
+        is_checked = self.live.copy()
         spec = self.expected.get(key)
         if spec is not None and spec.required:
-            checked &= self.examples.column(key, Kind.BYTES).present
+            is_checked &= self.examples.column(key, Kind.BYTES).present
         for column in self.examples.columns_of(key):
             if column.kind not in (None, Kind.BYTES):
-                checked &= ~column.present
-        return np.flatnonzero(checked)
+                is_checked &= ~column.present
+        return np.flatnonzero(is_checked)
 
     @cached_property
     def image_kinds(self) -> Sequence[ImageFacts]:
-        """What the records of :attr:`image_rows` have for an image, each kind once."""
+        """The different facts about the images of :attr:`image_rows`."""
         if self.images.by_row:
             return list(self.rows_by_image)
-        found = self.detections
-        columns = (found.formats, found.heights, found.widths)
-        return [ImageFacts(0, None, "", *one) for one in set(zip(*columns, strict=True))]
+        detections = self.detections
+        columns = (detections.formats, detections.heights, detections.widths)
+        return [ImageFacts(0, None, "", *facts) for facts in set(zip(*columns, strict=True))]
 
     @cached_property
     def rows_by_image(self) -> Mapping[ImageFacts, list[int]]:
         """The records of :attr:`image_rows` that have the same facts."""
-        found, images = self.detections, self.images.by_row
-        columns = (found.headers, found.formats, found.heights, found.widths)
-        stated = list(zip(*columns, strict=True))
-        kinds: dict[ImageFacts, list[int]] = {}
+        detections, images = self.detections, self.images.by_row
+        columns = (detections.headers, detections.formats, detections.heights, detections.widths)
+        values = list(zip(*columns, strict=True))
+        rows_by_image: dict[ImageFacts, list[int]] = {}
         for row in self.image_rows.tolist():
-            image, (header, *said) = images.get(row), stated[row]
+            image, (header, *declared) = images.get(row), values[row]
             if image is None or header is None:
                 length, looks = (image.length, image.looks) if image else (0, "")
-                facts = ImageFacts(length, None, looks, *said)
+                facts = ImageFacts(length, None, looks, *declared)
             else:
                 turn = header.orientation >= 5 and needs_a_turn(self.boxes.of(row), header)
-                facts = ImageFacts(-1, header, "", *said)._replace(boxes_need_a_turn=turn)
-            kinds.setdefault(facts, []).append(row)
-        return kinds
+                facts = ImageFacts(-1, header, "", *declared)._replace(boxes_need_a_turn=turn)
+            rows_by_image.setdefault(facts, []).append(row)
+        return rows_by_image
 
     # Objects
 
     @cached_property
     def boxes(self) -> Boxes:
         """The boxes that can be read."""
-        found, counts = self.detections, self.box_counts
-        held, corners = np.diff(found.box_splits), found.boxes.astype(np.float64)
-        if (held != counts).any():  # of records that are skipped
-            corners = corners[np.repeat(counts > 0, held)]
-        sizes = np.where(found.sizes > 0, found.sizes, np.nan)
-        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], found.has_pixel_boxes)
+        detections, counts = self.detections, self.box_counts
+        all_counts, corners = np.diff(detections.box_splits), detections.boxes.astype(np.float64)
+        if (all_counts != counts).any():  # some records are skipped
+            corners = corners[np.repeat(counts > 0, all_counts)]
+        sizes = np.where(detections.sizes > 0, detections.sizes, np.nan)
+        return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], detections.has_pixel_boxes)
 
     def classes_of(self, row: int) -> Sequence[object]:
-        """What names the classes of a record's boxes: texts, or else ids."""
-        found = self.detections
-        texts = found.column(keys.CLASS_TEXT, Kind.BYTES).row_splits[row : row + 2].tolist()
-        labels: list[int] = found.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
-        return found.class_text_values[texts[0] : texts[1]] or labels
+        """Return the class texts of a record's boxes, or else the class ids."""
+        detections = self.detections
+        texts = detections.column(keys.CLASS_TEXT, Kind.BYTES)
+        start, end = texts.row_splits[row : row + 2].tolist()
+        labels: list[int] = detections.column(keys.CLASS_LABEL, Kind.INT64)[row].tolist()
+        return detections.class_text_values[start:end] or labels
 
     @cached_property
     def uses(self) -> tuple[np.ndarray, list[Use]]:
-        """What names the classes of the boxes; as :meth:`DetectionColumns.class_uses`."""
+        """The classes of the boxes, as from :meth:`DetectionColumns.class_uses`."""
         return self.detections.class_uses(self.box_counts)
 
     @cached_property
     def class_uses(self) -> Sequence[ClassUse]:
-        """The same, each pair of text and id once, with the label map."""
+        """The different pairs of class text and id of the boxes, with the label map."""
         return [ClassUse(*use, self.label_map) for use in self.uses[1]]
 
     @cached_property
     def rows_by_class(self) -> Mapping[Use, list[int]]:
-        """The record of each box whose class is named so."""
+        """For each pair of class text and id, the record of each of its boxes."""
         codes, uses = self.uses
         rows = self.boxes.rows[np.argsort(codes, kind="stable")]
         ends = np.cumsum(np.bincount(codes, minlength=len(uses))).tolist()
-        parts = zip([0, *ends], ends, strict=False)
+        spans = zip([0, *ends], ends, strict=False)
         return {
-            use: rows[part[0] : part[1]].tolist() for use, part in zip(uses, parts, strict=True)
+            use: rows[start:end].tolist() for use, (start, end) in zip(uses, spans, strict=True)
         }
 
 
 class ImageRow(NamedTuple):
-    """A record as a CVAT task sees it: its name ('' for none), size in pixels, number of boxes.
+    """The data of a record that are compared with a CVAT task.
 
-    ``tags`` are class text and id of the classes of the whole image, but for those that are absent.
+    Attributes:
+        place: location of the record.
+        filename: file name, "" if there is none.
+        height, width: size in pixels, None if it is unknown.
+        boxes: number of boxes.
+        tags: class text and id of image-level classes, except for those marked as absent.
     """
 
     place: Place
@@ -303,29 +313,30 @@ class ImageRow(NamedTuple):
 
 
 def rows_of(batch: Batch) -> Iterator[ImageRow]:
-    """The records of a batch as the CVAT task sees them."""
+    """Yield the data of each record that are compared with a CVAT task."""
     names, sizes = batch.detections.filenames, batch.detections.sizes
     for row in np.flatnonzero(batch.live).tolist():
-        height, width = (one if 0 < one < 1 << 31 else None for one in sizes[row].tolist())
+        height, width = (side if 0 < side < 1 << 31 else None for side in sizes[row].tolist())
         boxes = int(batch.box_counts[row])
-        tags = _tags_of(batch.detections, row)
+        tags = _read_tags(batch.detections, row)
         yield ImageRow(batch.place(row), names[row] or "", height, width, boxes, tags)
 
 
 def attributes_of(batch: Batch) -> Counter[tuple[str, str]]:
     """Count the values of attributes of objects and images, by class and name of the attribute."""
     counts: Counter[tuple[str, str]] = Counter()
-    found = batch.detections
-    for row in np.flatnonzero(batch.live).tolist() if found.other_keys else ():
-        if found.error(row) is None:
-            one = found[row]
-            nothing = [None] * len(one.boxes)
-            uses = list(zip(one.class_text or nothing, one.class_label or nothing, strict=True))
-            for name, values in one.attributes.items():
+    detections = batch.detections
+    for row in np.flatnonzero(batch.live).tolist() if detections.other_keys else ():
+        if detections.error(row) is None:
+            record = detections[row]
+            no_classes = [None] * len(record.boxes)
+            texts, labels = record.class_text or no_classes, record.class_label or no_classes
+            uses = list(zip(texts, labels, strict=True))
+            for name, values in record.attributes.items():
                 pairs = zip(uses, values, strict=True)
-                kept = [use for use, value in pairs if value is not None]
-                counts.update((class_name(use, batch.label_map), name) for use in kept)
-            for label in one.image_labels:
+                with_value = [use for use, value in pairs if value is not None]
+                counts.update((class_name(use, batch.label_map), name) for use in with_value)
+            for label in record.image_labels:
                 text = class_name((label.text, label.label), batch.label_map)
                 counts.update((text, name) for name in label.attributes)
     return counts
@@ -338,8 +349,12 @@ def class_name(use: Use, label_map: LabelMap | None) -> str:
     return text or (item.class_name if item else "" if label is None else f"#{label}")
 
 
-def _tags_of(found: Detections, row: int) -> Sequence[Use]:
-    if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= found.absent_keys or found.error(row):
+def _read_tags(detections: Detections, row: int) -> Sequence[Use]:
+    label_keys = {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL}
+    if label_keys <= detections.absent_keys or detections.error(row):
         return ()
-    there = image_labels_of(found, row)
-    return [(one.text, one.label) for one in there if one.confidence is None or one.confidence > 0]
+    return [
+        (label.text, label.label)
+        for label in image_labels_of(detections, row)
+        if label.confidence is None or label.confidence > 0
+    ]

@@ -1,9 +1,9 @@
-"""The four columns of the boxes of a shard, and whether their writer has mixed them up.
+"""Detection of permuted box columns.
 
-A script that takes ``xmin, ymin, xmax, ymax`` by position, from a file that has them in another
-order, permutes the columns of every box. Two kinds are told apart: a permutation of the fractions
-as they are stored, and one that came before the division by width and height, so that each value
-was divided by the side of the key that it is under.
+A script that reads ``xmin, ymin, xmax, ymax`` by position, from a file with another order, permutes
+the columns of every box. Either the stored fractions are permuted, or the pixels were permuted
+before the division by width and height: then each value was divided by the side that belongs to
+the key that stores it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 ROUNDING_ERROR = 1e-5
-"""What float32 and a division by the size may do to a coordinate."""
+"""The maximum rounding error of a coordinate after float32 and the division by the size."""
 MAX_COORDINATE = 1.1
-"""The largest coordinate that the OD API's trainer lets pass."""
-_MOST_SLIPS = 3
-_MOST_SLIPS_SHARE = 0.05
-_MOST_CANDIDATES = 4
-_AT_ONCE = 1 << 13
+"""The largest coordinate that the OD API's trainer accepts."""
+_MAX_SLIPS = 3
+_MAX_SLIPS_SHARE = 0.05
+_MAX_CANDIDATES = 4
+_BOXES_AT_ONCE = 1 << 13  # times the number of orders
 
 
 class ColumnOrder(NamedTuple):
-    """Which stored column each coordinate is read from.
+    """A mapping from coordinates to the columns that store them.
 
     Attributes:
-        stored: for xmin, ymin, xmax, ymax the place, among these four, of the key that holds it.
-        in_pixels: whether the columns were mixed up before the division by width and height.
+        stored: index in ``SIDES`` of the key that stores xmin, ymin, xmax and ymax.
+        in_pixels: whether the columns were permuted before the division by width and height.
     """
 
     stored: tuple[int, ...]
@@ -41,16 +41,16 @@ class ColumnOrder(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """How many coordinates are read from another key than their own."""
-        return sum(place != key for place, key in enumerate(self.stored))
+        """The number of coordinates that are stored under a different key."""
+        return sum(side != key for side, key in enumerate(self.stored))
 
     @property
     def keeps_axes(self) -> bool:
-        """Whether x stays x: then it does not matter which side the values were divided by."""
-        return all(place % 2 == key % 2 for place, key in enumerate(self.stored))
+        """Whether x is stored under x, so that all values were divided by the correct side."""
+        return all(side % 2 == key % 2 for side, key in enumerate(self.stored))
 
     def __str__(self) -> str:
-        """``xmin=ymin,ymin=xmin``: xmin is stored under ymin, and so on."""
+        """Return, for example, ``xmin=ymin,ymin=xmin`` if xmin and ymin are swapped."""
         pairs = zip(SIDES, self.stored, strict=True)
         named = ",".join(f"{side}={SIDES[key]}" for side, key in pairs if side != SIDES[key])
         return f"{named}{' in pixels' * self.in_pixels}"
@@ -59,22 +59,23 @@ class ColumnOrder(NamedTuple):
 _ORDERS = tuple(
     order
     for in_pixels in (False, True)
-    for order in (ColumnOrder(one, in_pixels) for one in itertools.permutations(range(4)))
+    for order in (ColumnOrder(keys, in_pixels) for keys in itertools.permutations(range(4)))
     if order.moved and not (in_pixels and order.keeps_axes)
 )
-# By these any proper box is another proper one, by the second where the image is square.
+# These orders turn valid boxes into valid boxes; the second does so only for square images.
 _SWAPPED, _SWAPPED_PIXELS = (ColumnOrder((1, 0, 3, 2), in_pixels) for in_pixels in (False, True))
 
 
 @dataclass(frozen=True)
 class BoxColumns:
-    """What the boxes of a shard say of their columns; that of its parts adds up.
+    """Statistics of the box columns of a shard. Those of its parts can be added.
 
     Attributes:
-        boxes: how many of four numbers there are.
-        invalid: how many are inverted, or reach further outside [0, 1] than the trainer lets pass.
-        are_square: whether all images of boxes are as wide as they are high.
-        fitting: the orders by which no box is improper.
+        boxes: number of boxes with four finite coordinates.
+        invalid: number of boxes that are inverted, or extend further outside [0, 1] than the
+            trainer accepts.
+        are_square: whether all images with boxes are square.
+        fitting: the orders that make all boxes valid.
     """
 
     boxes: int = 0
@@ -84,7 +85,7 @@ class BoxColumns:
 
     @classmethod
     def of(cls, boxes: Boxes, orders: frozenset[ColumnOrder]) -> BoxColumns:
-        """What these boxes say, where only some orders fit those before."""
+        """Compute the statistics of boxes, with the orders that fit all previous boxes."""
         are_square = bool((boxes.width == boxes.height)[boxes.counts > 0].all())
         always = {_SWAPPED, _SWAPPED_PIXELS} if are_square else {_SWAPPED}
         if boxes.all_valid and orders <= always:
@@ -92,14 +93,14 @@ class BoxColumns:
         corners, rows = boxes.corners[boxes.finite], boxes.rows[boxes.finite]
         sides = np.stack((boxes.width, boxes.height) * 2, axis=1)[rows]
         start = 0
-        while orders and start < len(corners):  # most orders fit no box of the first ones
-            part = slice(start, start + _AT_ONCE // len(orders))
-            orders = _fitting(orders, corners[part], sides[part])
+        while orders and start < len(corners):  # the first boxes rule out most orders
+            part = slice(start, start + _BOXES_AT_ONCE // len(orders))
+            orders = _find_fitting(orders, corners[part], sides[part])
             start = part.stop
-        return cls(len(corners), int((~_proper(corners)).sum()), are_square, orders)
+        return cls(len(corners), int((~_are_valid(corners)).sum()), are_square, orders)
 
     def __add__(self, other: BoxColumns) -> BoxColumns:
-        """Of both."""
+        """Combine the statistics of two parts."""
         return BoxColumns(
             self.boxes + other.boxes,
             self.invalid + other.invalid,
@@ -109,52 +110,50 @@ class BoxColumns:
 
     @property
     def candidates(self) -> tuple[ColumnOrder, ...]:
-        """The orders that may be the writer's, those that move fewest keys first.
+        """The orders that the writer may have used, those that move the fewest keys first.
 
-        None where the boxes are proper as they are but for single ones, or where so many orders fit
-        that nothing is known.
+        Empty if only a few boxes are invalid, or if too many orders fit.
         """
-        # A single one is a slip; so are two or three that are less than half of all, and any
-        # number that is not more than a small share.
-        is_share = self.invalid > max(1, _MOST_SLIPS_SHARE * self.boxes)
-        if not is_share or (self.invalid <= _MOST_SLIPS and 2 * self.invalid < self.boxes):
+        # One invalid box is a slip, and so are two or three if most boxes are valid, or any number
+        # up to a small share of the boxes.
+        are_many = self.invalid > max(1, _MAX_SLIPS_SHARE * self.boxes)
+        if not are_many or (self.invalid <= _MAX_SLIPS and 2 * self.invalid < self.boxes):
             return ()
         fits = [order for order in _ORDERS if order in self.fitting]
-        # Where xmin and xmax are exchanged, exchanging them with y as well fits, and explains less.
-        found = [order for order in fits if order.keeps_axes] or [
+        # If swapping xmin and xmax fits, swapping them with ymin and ymax often fits, too; the
+        # simpler order is preferred.
+        candidates = [order for order in fits if order.keeps_axes] or [
             order for order in fits if not (order.in_pixels and self.are_square)
         ]
-        return (
-            tuple(sorted(found, key=lambda order: order.moved))
-            if len(found) <= _MOST_CANDIDATES
-            else ()
-        )
+        if len(candidates) > _MAX_CANDIDATES:
+            return ()
+        return tuple(sorted(candidates, key=lambda order: order.moved))
 
 
-def _fitting(
+def _find_fitting(
     orders: frozenset[ColumnOrder], corners: np.ndarray, sides: np.ndarray
 ) -> frozenset[ColumnOrder]:
-    """Those of some orders that make all boxes proper.
+    """Return the orders that make all boxes valid.
 
     Args:
-        orders: which.
-        corners: of the boxes as they are stored, shape (n, 4).
-        sides: of each box's image what belongs to its four corners, in pixels; shape (n, 4).
+        orders: the orders to try.
+        corners: boxes as stored, shape (n, 4).
+        sides: image width, height, width and height of each box in pixels, shape (n, 4).
     """
-    some = list(orders)
-    stored = np.array([one.stored for one in some], np.int64).reshape(-1, 4)
-    in_pixels = np.array([one.in_pixels for one in some], bool)
-    found = corners[:, stored]  # of shape (boxes, orders, 4)
-    found[:, in_pixels] *= sides[:, stored[in_pixels]] / sides[:, None, :]
-    fits = _proper(found).all(axis=0)
-    return frozenset(some[place] for place in np.flatnonzero(fits).tolist())
+    tried = list(orders)
+    stored = np.array([order.stored for order in tried], np.int64).reshape(-1, 4)
+    in_pixels = np.array([order.in_pixels for order in tried], bool)
+    reordered = corners[:, stored]  # of shape (boxes, orders, 4)
+    reordered[:, in_pixels] *= sides[:, stored[in_pixels]] / sides[:, None, :]
+    fits = _are_valid(reordered).all(axis=0)
+    return frozenset(tried[index] for index in np.flatnonzero(fits).tolist())
 
 
-def _proper(corners: np.ndarray) -> np.ndarray:
-    """Boxes that are neither inverted nor far outside, bool without the last axis; NaN is not."""
+def _are_valid(corners: np.ndarray) -> np.ndarray:
+    """Return whether boxes are not inverted, far outside or NaN, bool without the last axis."""
     with np.errstate(invalid="ignore"):
-        ordered: np.ndarray = np.all(corners[..., :2] <= corners[..., 2:], axis=-1)
-        least, most = 1 - MAX_COORDINATE - ROUNDING_ERROR, MAX_COORDINATE + ROUNDING_ERROR
-        inside: np.ndarray = np.all((corners >= least) & (corners <= most), axis=-1)
-        proper: np.ndarray = np.logical_and(ordered, inside)
-    return proper
+        is_ordered: np.ndarray = np.all(corners[..., :2] <= corners[..., 2:], axis=-1)
+        low, high = 1 - MAX_COORDINATE - ROUNDING_ERROR, MAX_COORDINATE + ROUNDING_ERROR
+        is_inside: np.ndarray = np.all((corners >= low) & (corners <= high), axis=-1)
+        is_valid: np.ndarray = np.logical_and(is_ordered, is_inside)
+    return is_valid

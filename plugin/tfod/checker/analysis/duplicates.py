@@ -1,8 +1,8 @@
-"""What several records of a data set share: names and images, by hashes of 64 bits.
+"""Records of a dataset that share a file name, source id or image, found by 64-bit hashes.
 
-Of each record a hash for each thing is remembered, and its byte; all records of all shards have
-running numbers, in the order of the data. One sort at the end brings equal hashes together, which
-in most data there are none of.
+The hashes and the byte offset of each record are kept. The records of all shards are numbered
+consecutively, in the order of the data. Equal hashes, which most datasets do not have, are found by
+sorting at the end.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TRAINING, _UNION = "train", "trainval"
 
 
 class IndexedBatch(NamedTuple):
-    """Records of a shard that follow each other: what they share with others, and where they are.
+    """Consecutive records of a shard: their locations, and hashes of what they may share.
 
     Attributes:
-        first: number of the first one.
-        offsets: the byte that each starts at.
-        hashes: of file names, source ids and images, by the OD API's key: one for each record,
-            uint64, 0 for nothing. A thing that no record has is left out.
-        texts: file names and source ids, packed.
+        first: number of the first record.
+        offsets: byte at which each record starts.
+        hashes: hashes of file names, source ids and images, by the OD API's key: uint64, one per
+            record, 0 for no value. Keys without any value are omitted.
+        texts: file names and source ids, compressed.
     """
 
     first: int
@@ -46,32 +46,32 @@ class IndexedBatch(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> IndexedBatch:
-        """That of a batch; what cannot be read shares nothing."""
-        found, records = batch.detections, batch.records
+        """Index a batch. Values that cannot be read have the hash 0."""
+        detections, records = batch.detections, batch.records
         hashes = {keys.ENCODED: batch.images.hashes}
         for key in (keys.FILENAME, keys.SOURCE_ID):
-            column = found.column(key, Kind.BYTES)
+            column = detections.column(key, Kind.BYTES)
             rows, spans = single_values(column)
             hashes[key] = np.zeros(len(batch), np.uint64)
             hashes[key][rows] = hash_spans(column.buffer, spans)
-        known = {key: one * batch.live for key, one in hashes.items()}
+        live_hashes = {key: column * batch.live for key, column in hashes.items()}
         offsets = records.offsets
         is_narrow = not len(offsets) or offsets[-1] < 1 << 32
         return cls(
             records.first,
             offsets.astype(np.uint32 if is_narrow else np.uint64),
-            {key: one for key, one in known.items() if one.any()},
-            (_packed(found.filenames), _packed(found.source_ids)),
+            {key: column for key, column in live_hashes.items() if column.any()},
+            (_pack(detections.filenames), _pack(detections.source_ids)),
         )
 
     def place(self, row: int, shard: str) -> Place:
-        """Where a record is."""
-        name = _unpacked(self.texts[0])[row]
+        """Return the location of a record."""
+        name = _unpack(self.texts[0])[row]
         return Place(shard, self.first + row, int(self.offsets[row]), name or None)
 
 
-def _packed(names: Sequence[str | None]) -> bytes:
-    # Names hold no zero bytes but by malice; those are told by a rule and replaced here.
+def _pack(names: Sequence[str | None]) -> bytes:
+    # Zero bytes in names, which a rule reports, are replaced, because they separate the names.
     texts = [name or "" for name in names] if None in names else names
     joined = "\0".join(cast("Sequence[str]", texts))
     if joined.count("\0") != len(texts) - 1:
@@ -80,18 +80,18 @@ def _packed(names: Sequence[str | None]) -> bytes:
 
 
 @functools.lru_cache(64)
-def _unpacked(pack: bytes) -> list[str]:
+def _unpack(pack: bytes) -> list[str]:
     return zlib.decompress(pack).decode("utf-8", "surrogatepass").split("\0")
 
 
 class Repeat(NamedTuple):
-    """A record that shares something with an earlier one.
+    """A record that shares a name or an image with an earlier record.
 
     Attributes:
-        place, first: where the record is, and the first one that has the same.
-        subset, first_subset: theirs.
-        source_id: of the record; empty for none.
-        image: checksum of the record's image; 0 for none.
+        place, first: locations of the record, and of the first record with the same value.
+        subset, first_subset: their subsets.
+        source_id: source id of the record; empty if there is none.
+        image: hash of the image; 0 if there is none.
     """
 
     place: Place
@@ -103,7 +103,7 @@ class Repeat(NamedTuple):
 
 
 class IndexedShard(Protocol):
-    """What is looked at of a shard."""
+    """The attributes of a shard that are needed to find duplicates."""
 
     name: str
     subset: str
@@ -112,28 +112,32 @@ class IndexedShard(Protocol):
 
 
 class Duplicates:
-    """What the records of some shards share.
+    """The names and images that the records of several shards share.
 
-    Pairs are the running numbers of records that share something with an earlier one, and of the
-    first that has the same; int64 of shape (n, 2), in the order of the later records.
+    Methods return pairs: the number of a record that repeats a value, and the number of the first
+    record with that value; int64 of shape (n, 2), in the order of the first column.
     """
 
     def __init__(self, shards: Sequence[IndexedShard]) -> None:
         self._shards = shards
         self._batches = [(shard, batch) for shard in shards for batch in shard.index]
-        self._ends = np.cumsum([len(one.offsets) for _, one in self._batches], dtype=np.int64)
-        names = {one: number for number, one in enumerate(dict.fromkeys(s.subset for s in shards))}
-        self._subsets = np.array([names[shard.subset] for shard, _ in self._batches], np.int64)
+        self._ends = np.cumsum([len(batch.offsets) for _, batch in self._batches], dtype=np.int64)
+        names = dict.fromkeys(shard.subset for shard in shards)
+        numbers = {name: number for number, name in enumerate(names)}
+        self._subsets = np.array([numbers[shard.subset] for shard, _ in self._batches], np.int64)
 
-    def in_subset(self, thing: str) -> np.ndarray:
-        """Pairs of the same subset and thing: file name, source id or image, by its key."""
-        hashes, subsets, rows = self._shared(thing)
+    def in_subset(self, key: str) -> np.ndarray:
+        """Return the pairs within a subset that share a file name, source id or image.
+
+        ``key`` is the feature key of the value.
+        """
+        hashes, subsets, rows = self._find_shared(key)
         return _pairs(rows, _starts(hashes, subsets))
 
     @cached_property
     def shared_images(self) -> np.ndarray:
-        """Pairs of the same image in two subsets, of the first records of each."""
-        hashes, subsets, rows = self._shared(keys.ENCODED)
+        """The pairs with the same image in two subsets, of the first record of each subset."""
+        hashes, subsets, rows = self._find_shared(keys.ENCODED)
         heads = _starts(hashes, subsets)
         hashes, rows = hashes[heads], rows[heads]
         order = np.lexsort((rows, hashes))
@@ -141,84 +145,87 @@ class Duplicates:
 
     @cached_property
     def leaked_subsets(self) -> dict[str, int]:
-        """Subsets for evaluation all of whose images are in others, and how many those are."""
+        """The number of images of each evaluation subset whose images all occur in others."""
         shared = np.sort(self.shared_images, axis=None)
         if not len(shared):
             return {}
-        elsewhere = Counter(one.subset for one in self.shards_of(shared[_starts(shared)]))
+        leaked = Counter(shard.subset for shard in self.shards_of(shared[_starts(shared)]))
+        # Images that repeat within a subset count once.
         total: Counter[str] = Counter()
-        again = self.in_subset(keys.ENCODED)[:, 0]
-        total.subtract(one.subset for one in self.shards_of(again))
+        repeated = self.in_subset(keys.ENCODED)[:, 0]
+        total.subtract(shard.subset for shard in self.shards_of(repeated))
         for shard in self._shards:
             total[shard.subset] += shard.images
-        whole = {name for name, count in elsewhere.items() if count == total[name]}
-        # VOC's trainval is train and val once more: where it has more than train, val is not in it.
-        for union in [one for one in whole if _UNION in one]:
+        subsets = {name for name, count in leaked.items() if count == total[name]}
+        # In VOC, trainval contains train and val. If it is larger than train, val is not reported.
+        for union in [name for name in subsets if _UNION in name]:
             train, val = (union.replace(_UNION, part) for part in (_TRAINING, "val"))
-            if whole >= {train, val} and total[union] > total[train]:
-                whole.remove(val)
-        return {one: elsewhere[one] for one in sorted(whole) if _TRAINING not in one.lower()}
+            if subsets >= {train, val} and total[union] > total[train]:
+                subsets.remove(val)
+        return {name: leaked[name] for name in sorted(subsets) if _TRAINING not in name.lower()}
 
     def repeats(self, pairs: np.ndarray) -> Iterator[Repeat]:
-        """What is known of each pair."""
+        """Yield the locations and values of each pair."""
         for later, first in pairs.tolist():
-            (shard, batch, row), (other, others, first_row) = self._at(later), self._at(first)
+            shard, batch, row = self._find_record(later)
+            first_shard, first_batch, first_row = self._find_record(first)
             images = batch.hashes.get(keys.ENCODED)
             yield Repeat(
                 batch.place(row, shard.name),
-                others.place(first_row, other.name),
+                first_batch.place(first_row, first_shard.name),
                 shard.subset,
-                other.subset,
-                _unpacked(batch.texts[1])[row],
+                first_shard.subset,
+                _unpack(batch.texts[1])[row],
                 0 if images is None else int(images[row]),
             )
 
     def shards_of(self, rows: np.ndarray) -> list[IndexedShard]:
-        """The shard of each running number."""
-        return [self._batches[at][0] for at in np.searchsorted(self._ends, rows, "right").tolist()]
+        """Return the shard of each record, by record number."""
+        indices = np.searchsorted(self._ends, rows, "right").tolist()
+        return [self._batches[index][0] for index in indices]
 
-    def _at(self, number: int) -> tuple[IndexedShard, IndexedBatch, int]:
-        at = int(np.searchsorted(self._ends, number, "right"))
-        shard, batch = self._batches[at]
-        return shard, batch, number - int(self._ends[at]) + len(batch.offsets)
+    def _find_record(self, number: int) -> tuple[IndexedShard, IndexedBatch, int]:
+        index = int(np.searchsorted(self._ends, number, "right"))
+        shard, batch = self._batches[index]
+        return shard, batch, number - int(self._ends[index]) + len(batch.offsets)
 
-    def _shared(self, thing: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hash, subset and running number of what has the hash of another; sorted by all three."""
-        hashes = self._hashes(thing)
-        hashes.sort()  # in place: there may be a hundred million
-        again = hashes[1:][hashes[1:] == hashes[:-1]]
-        again = again[_starts(again) & (again != 0)]
-        if len(again):
-            hashes = self._hashes(thing)
-            at = np.minimum(np.searchsorted(again, hashes), len(again) - 1)
-            rows = np.flatnonzero(again[at] == hashes)
+    def _find_shared(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return hash, subset and number of records with equal hashes, sorted by all three."""
+        hashes = self._read_hashes(key)
+        hashes.sort()  # in place, since there can be a hundred million
+        shared = hashes[1:][hashes[1:] == hashes[:-1]]
+        shared = shared[_starts(shared) & (shared != 0)]
+        if len(shared):
+            hashes = self._read_hashes(key)
+            indices = np.minimum(np.searchsorted(shared, hashes), len(shared) - 1)
+            rows = np.flatnonzero(shared[indices] == hashes)
         else:
             rows = np.empty(0, np.int64)
         hashes, subsets = hashes[rows], self._subsets[np.searchsorted(self._ends, rows, "right")]
         order = np.lexsort((rows, subsets, hashes))
         return hashes[order], subsets[order], rows[order]
 
-    def _hashes(self, thing: str) -> np.ndarray:
-        """Those of all records, uint64 of shape (records,); empty where none has one."""
-        columns = [one.hashes.get(thing) for _, one in self._batches]
-        if all(one is None for one in columns):
+    def _read_hashes(self, key: str) -> np.ndarray:
+        """Return the hashes of all records, uint64 of shape (records,); empty if there are none."""
+        columns = [batch.hashes.get(key) for _, batch in self._batches]
+        if all(column is None for column in columns):
             return np.empty(0, np.uint64)
-        found = np.zeros(int(self._ends[-1]), np.uint64)
+        hashes = np.zeros(int(self._ends[-1]), np.uint64)
         for column, end in zip(columns, self._ends.tolist(), strict=True):
             if column is not None:
-                found[end - len(column) : end] = column
-        return found
+                hashes[end - len(column) : end] = column
+        return hashes
 
 
 def _starts(*columns: np.ndarray) -> np.ndarray:
-    """Where a new value, or pair of values, begins; bool of shape (n,)."""
-    found = np.ones(len(columns[0]), bool)
-    found[1:] = np.any([one[1:] != one[:-1] for one in columns], axis=0)
-    return found
+    """Return whether each row differs from the row before, bool of shape (n,)."""
+    is_start = np.ones(len(columns[0]), bool)
+    is_start[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return is_start
 
 
 def _pairs(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Each row but the first of its group, with the first."""
+    """Pair each row with the first row of its group, except for that row itself."""
     firsts = rows[starts][np.cumsum(starts) - 1] if len(rows) else rows
     pairs = np.stack((rows, firsts), axis=1)[~starts]
     ordered: np.ndarray = pairs[np.argsort(pairs[:, 0])]

@@ -1,4 +1,4 @@
-"""The encoded images of a batch: what can be said of them only while their bytes are in memory."""
+"""The encoded images of a batch: facts that are collected while the bytes are in memory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tfod.errors import TfodError, how_to_install
 from tfod.kernel import hash_spans
 
 MOST_DECODED = 200
-"""So many images of each shard are decoded unless another number is asked for: a second for images
-of a megapixel. To decode takes ten times as long as all else."""
+"""Default number of images to decode per shard: this takes about a second for images of one
+megapixel. Decoding takes ten times as long as the rest of a check."""
 FORMAT_TITLES = {
     "jpeg": "JPEG",
     "png": "PNG",
@@ -34,17 +34,17 @@ FORMAT_TITLES = {
     "tiff": "TIFF",
     "webp": "WebP",
 }
-"""The names of the formats as people write them."""
-_PIXELS_OF_A_BYTE = 256
-_SMALL = 1 << 18
-_SLOPPY = 0.02  # of a side: so far boxes reach outside by carelessness
+"""The usual spelling of the format names."""
+_MAX_PIXELS_PER_BYTE = 256
+_SMALL_IMAGE = 1 << 18  # pixels
+_TOLERANCE = 0.02  # of a side; boxes often extend this far beyond the image
 
 
 def read_most_decoded(text: str) -> int | None:
-    """What ``all``, ``none`` or a number means: so many images of each shard, None for all.
+    """Parse ``all``, ``none`` or a number of images per shard; return None for all.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is something else.
     """
     if text in ("all", "none"):
         return None if text == "all" else 0
@@ -53,66 +53,66 @@ def read_most_decoded(text: str) -> int | None:
     return int(text)
 
 
-def why_not_all_decoded(most: int | None, levels: Levels) -> str:
-    """Why a check with these levels does not decode all images."""
-    if most == 0:
-        return "not asked for"
+def why_not_all_decoded(limit: int | None, levels: Levels) -> str:
+    """Return the reason why a check with these levels does not decode all images."""
+    if limit == 0:
+        return "not requested"
     if not can_decode():
         return "Pillow is not installed: pip install Pillow"
     if levels["IMG003"] is None:
         return "IMG003 is off"
-    if most is not None:
-        return f"the first {most:,} of each shard; choose to decode all for every one"
+    if limit is not None:
+        return f"the first {limit:,} of each shard; choose to decode all for every image"
     return "the others are not images"
 
 
 class Decoder:
-    """Decodes the first images of a shard, in threads: Pillow lets others work meanwhile.
+    """Decodes the first images of a shard, in threads, since Pillow releases the GIL.
 
     Args:
-        most: so many of them; None for all. Unless all are asked for, images are passed over that
-            have many more pixels than bytes: one may take a second for each kilobyte.
-        threads: how many at a time; None for as many as there are cores.
+        limit: maximum number of images; None for all. With a limit, images with many more pixels
+            than bytes are skipped, because they can take a second per kilobyte.
+        threads: number of threads; None for one per core.
     """
 
-    def __init__(self, most: int | None, threads: int | None = None) -> None:
-        self._every = most is None
-        self._left = (math.inf if most is None else most) if can_decode() else 0
+    def __init__(self, limit: int | None, threads: int | None = None) -> None:
+        self._decodes_all = limit is None
+        self._remaining = (math.inf if limit is None else limit) if can_decode() else 0
         self._threads = threads or os.cpu_count() or 1
 
-    def failures(self, found: Detections, rows: Sequence[int]) -> dict[int, str]:
-        """Of the first of these records why their images do not decode; empty for those that do."""
+    def failures(self, detections: Detections, rows: Sequence[int]) -> dict[int, str]:
+        """Decode the images of the first of these records, and return the error of each, or ""."""
         chosen: list[int] = []
         spans: list[memoryview] = []
         for row in rows:
-            if self._left < 1:
+            if self._remaining < 1:
                 break
-            header, (start, end) = found.headers[row], found.encoded[row].tolist()
-            cheap = max(_SMALL, (end - start) * _PIXELS_OF_A_BYTE)
-            if header and (self._every or header.height * header.width <= cheap):
+            header, (start, end) = detections.headers[row], detections.encoded[row].tolist()
+            max_pixels = max(_SMALL_IMAGE, (end - start) * _MAX_PIXELS_PER_BYTE)
+            if header and (self._decodes_all or header.height * header.width <= max_pixels):
                 chosen.append(row)
-                spans.append(memoryview(found.examples.buffer)[start:end])
-                self._left -= 1
+                spans.append(memoryview(detections.examples.buffer)[start:end])
+                self._remaining -= 1
         if not spans:
             return {}
         with strict_pillow():
             if min(len(spans), self._threads) < 2:
                 return dict(zip(chosen, map(why_not_decoded, spans), strict=True))
-            from concurrent.futures import ThreadPoolExecutor  # for images alone
+            from concurrent.futures import ThreadPoolExecutor  # only needed for images
 
             with ThreadPoolExecutor(self._threads) as pool:
                 return dict(zip(chosen, pool.map(why_not_decoded, spans), strict=True))
 
 
 class EncodedImage(NamedTuple):
-    """An image that a record has.
+    """An encoded image of a record.
 
     Attributes:
-        length: bytes.
-        looks: what bytes without a header look like; may be empty.
-        sha256: its digest, where the record has one to be compared with.
-        failure: why it could not be decoded; empty where it could, None where it was not tried.
-        brightest: the largest value of a decoded PNG of 16 bits; 0 for other images.
+        length: number of bytes.
+        looks: probable content of bytes without an image header; may be empty.
+        sha256: digest of the bytes, if the record has one to compare with; else empty.
+        failure: decoding error; empty if the image was decoded, None if this was not tried.
+        brightest: largest value of a decoded 16-bit PNG; 0 for other images.
     """
 
     length: int
@@ -126,9 +126,9 @@ class EncodedImages(NamedTuple):
     """The images of a batch of records.
 
     Attributes:
-        by_row: of the records that have one.
-        headers: of every record, None where there is none.
-        hashes: of every record, 0 where there is no image; uint64 of shape (records,).
+        by_row: the images, by record.
+        headers: the image header of every record, or None.
+        hashes: the hash of every image, 0 without an image; uint64 of shape (records,).
     """
 
     by_row: Mapping[int, EncodedImage]
@@ -136,46 +136,49 @@ class EncodedImages(NamedTuple):
     hashes: np.ndarray
 
     @classmethod
-    def of(cls, found: Detections, decoder: Decoder) -> EncodedImages:
-        """Those of a batch that has its bytes."""
-        spans = np.stack((found.encoded[:, 0], found.encoded[:, 1] - found.encoded[:, 0]), axis=1)
+    def of(cls, detections: Detections, decoder: Decoder) -> EncodedImages:
+        """Examine the images of a batch that still has its bytes."""
+        encoded, buffer = detections.encoded, detections.examples.buffer
+        spans = np.stack((encoded[:, 0], encoded[:, 1] - encoded[:, 0]), axis=1)
         rows = np.flatnonzero(spans[:, 1] > 0)
-        hashes = np.zeros(len(found), np.uint64)
-        hashes[rows] = hash_spans(found.examples.buffer, spans[rows])
-        failures = decoder.failures(found, rows.tolist())
+        hashes = np.zeros(len(detections), np.uint64)
+        hashes[rows] = hash_spans(buffer, spans[rows])
+        failures = decoder.failures(detections, rows.tolist())
         by_row: dict[int, EncodedImage] = {}
-        for row, (start, end) in zip(rows.tolist(), found.encoded[rows].tolist(), strict=True):
-            buffer, sha256 = found.examples.buffer, ""
-            looks = looks_like(buffer, start, end) if found.headers[row] is None else ""
-            if found.sha256s[row]:
+        for row, (start, end) in zip(rows.tolist(), encoded[rows].tolist(), strict=True):
+            header, failure, sha256 = detections.headers[row], failures.get(row), ""
+            looks = looks_like(buffer, start, end) if header is None else ""
+            if detections.sha256s[row]:
                 import hashlib  # loads OpenSSL, and few records have a digest
 
                 sha256 = hashlib.sha256(memoryview(buffer)[start:end]).hexdigest()
-            header, failure = found.headers[row], failures.get(row)
             is_deep = failure == "" and header and (header.format, header.bits) == ("png", 16)
             brightest = _brightest(memoryview(buffer)[start:end]) if is_deep else 0
             by_row[row] = EncodedImage(end - start, looks, sha256, failure, brightest)
-        return cls(by_row, found.headers, hashes)
+        return cls(by_row, detections.headers, hashes)
 
     @classmethod
     def joined(cls, parts: Sequence[EncodedImages]) -> EncodedImages:
-        """Those of batches that follow each other."""
+        """Join the images of consecutive batches."""
         if len(parts) == 1:
             return parts[0]
         by_row: dict[int, EncodedImage] = {}
         headers: list[ImageHeader | None] = []
         for part in parts:
-            by_row |= {len(headers) + row: one for row, one in part.by_row.items()}
+            by_row |= {len(headers) + row: image for row, image in part.by_row.items()}
             headers += part.headers
         return cls(by_row, headers, np.concatenate([part.hashes for part in parts]))
 
 
 class ImageFacts(NamedTuple):
-    """What a record has for an image and says about it; equal facts are checked once.
+    """The image of a record and its declared properties. Equal facts are checked only once.
 
-    ``header`` is what the image's own header says, and where there is none ``size`` is the number
-    of the encoded bytes and ``looks_like`` what they resemble; beside a header it is -1. The others
-    are what the record says, sizes in pixels. ``boxes_need_a_turn``: see :func:`needs_a_turn`.
+    Attributes:
+        size: number of encoded bytes if there is no image header, else -1.
+        header: header of the image, or None.
+        looks_like: probable content of bytes without a header.
+        declared_format, declared_height, declared_width: values in the record, sizes in pixels.
+        boxes_need_a_turn: result of :func:`needs_a_turn`.
     """
 
     size: int
@@ -188,12 +191,12 @@ class ImageFacts(NamedTuple):
 
     @property
     def says_raw(self) -> bool:
-        """Whether encoded bytes are said to be pixels."""
+        """Whether the record declares that the encoded bytes are pixels."""
         return self.header is not None and self.declared_format in ("raw", "RAW")
 
     @property
     def says_another_format(self) -> bool:
-        """Whether the bytes are of one format, and the record says another."""
+        """Whether the declared format differs from that of the bytes."""
         if self.header is None or not self.declared_format or self.says_raw:
             return False
         name = self.declared_format.strip().lower().removeprefix("image/").removeprefix(".")
@@ -201,39 +204,43 @@ class ImageFacts(NamedTuple):
 
     @property
     def other_sides(self) -> Sequence[str]:
-        """The keys of the height and width that the record says, and that are not the image's."""
+        """The keys of the height and width if the declared value differs from the image."""
         header = self.header
-        found: list[str] = []
+        wrong_keys: list[str] = []
         if header is not None and header.height and header.width:
             sides = (
                 (keys.HEIGHT, self.declared_height, header.height),
                 (keys.WIDTH, self.declared_width, header.width),
             )
-            found = [key for key, said, own in sides if said and said > 0 and said != own]
-        return found
+            wrong_keys = [
+                key
+                for key, declared, actual in sides
+                if declared and declared > 0 and declared != actual
+            ]
+        return wrong_keys
 
     @property
     def no_sides(self) -> Mapping[str, int]:
-        """What the record says for a height or width that can be none, by its key."""
-        said = {keys.HEIGHT: self.declared_height, keys.WIDTH: self.declared_width}
-        return {key: one for key, one in said.items() if one is not None and one <= 0}
+        """The declared height and width that are 0 or negative, by key."""
+        declared = {keys.HEIGHT: self.declared_height, keys.WIDTH: self.declared_width}
+        return {key: side for key, side in declared.items() if side is not None and side <= 0}
 
 
 def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
-    """Whether boxes reach outside the image as it is stored, and all fit it turned by a quarter.
+    """Return whether boxes extend beyond the stored image, but all fit it rotated by 90 degrees.
 
     ``corners`` are ``xmin, ymin, xmax, ymax`` of all boxes, float64 of shape (n, 4).
     """
     furthest = corners[:, 2:].max(axis=0, initial=0)
-    if not corners.min(initial=0) >= -_SLOPPY or not furthest.max() > 1 + _SLOPPY:
+    if not corners.min(initial=0) >= -_TOLERANCE or not furthest.max() > 1 + _TOLERANCE:
         return False
     stored = np.array([header.width, header.height], np.float64)
-    return bool((furthest * stored <= stored[::-1] * (1 + _SLOPPY)).all())
+    return bool((furthest * stored <= stored[::-1] * (1 + _TOLERANCE)).all())
 
 
-# What bytes without an image's header are
+# Content of bytes without an image header
 
-_HEAD = 512
+_HEAD_BYTES = 512
 _LOOKS = (
     (rb"....ftyp(avif|avis)", "an AVIF image"),
     (rb"....ftyp(heic|heix|hevc|mif1|msf1)", "a HEIC image"),
@@ -269,8 +276,8 @@ _TEXT = re.compile(rb"[\t\n\r -~]+")
 
 
 def looks_like(buffer: Bytes, start: int, end: int) -> str:
-    """What the bytes look like when no header was found: ``HTML``, ``all zeros``; or nothing."""
-    head = bytes(buffer[start : min(end, start + _HEAD)])
+    """Return the probable content of bytes without an image header: ``HTML``, ``all zeros``, ""."""
+    head = bytes(buffer[start : min(end, start + _HEAD_BYTES)])
     if not head:
         return ""
     image_format = sniff_format(head)
@@ -287,18 +294,18 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
 # Decoding
 
 PILLOW_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
-"""No other decoder of Pillow is needed; some of them start programs (EPS)."""
+"""The decoders of Pillow that are used. Some of the others start programs (EPS)."""
 
 
-@functools.cache  # a zip may have thousands of shards, and each asks
+@functools.cache  # called for each shard, of which a zip may have thousands
 def can_decode() -> bool:
-    """Whether Pillow is there."""
+    """Return whether Pillow is installed."""
     return importlib.util.find_spec("PIL") is not None
 
 
 @contextmanager
 def strict_pillow() -> Iterator[None]:
-    """Pillow takes no image that is cut short, and warns of none; for all threads.
+    """Make Pillow reject truncated images and suppress its warnings, in all threads.
 
     Raises:
         TfodError: Pillow is not installed.
@@ -307,18 +314,18 @@ def strict_pillow() -> Iterator[None]:
         from PIL import ImageFile
     except ImportError:
         raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
-    truncated_is_fine = ImageFile.LOAD_TRUNCATED_IMAGES
+    before = ImageFile.LOAD_TRUNCATED_IMAGES
     ImageFile.LOAD_TRUNCATED_IMAGES = False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        ImageFile.LOAD_TRUNCATED_IMAGES = truncated_is_fine
+        ImageFile.LOAD_TRUNCATED_IMAGES = before
 
 
 def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
-    """Decode a whole image, in :func:`strict_pillow`: why that fails; empty where it does not."""
+    """Decode a whole image, in :func:`strict_pillow`, and return the error, or ""."""
     from PIL import Image, UnidentifiedImageError
 
     if _is_png_damaged(data):
@@ -327,43 +334,43 @@ def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
         with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
             image.load()
     except MemoryError:
-        raise  # that says nothing of the image
+        raise  # not an error of the image
     except Image.DecompressionBombError:
         limit = f"{2 * (Image.MAX_IMAGE_PIXELS or 0):,}"
-        return f"its header announces more than {limit} pixels, a decompression bomb"
+        return f"its header declares more than {limit} pixels, a decompression bomb"
     except UnidentifiedImageError:
-        return "Pillow finds no image in it"
-    except Exception as error:  # of any kind: Pillow's readers do not foresee all damage
+        return "Pillow does not recognize an image"
+    except Exception as error:  # Pillow raises many types for damaged images
         return " ".join(str(error).split())[:200] or type(error).__name__
     return ""
 
 
 def _brightest(data: memoryview) -> int:
-    """Return the largest value of a PNG of 16 bits, without opacity."""
+    """Return the largest value of a 16-bit PNG, except for its alpha channel."""
     from PIL import Image
 
     with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
         highest = np.reshape(image.getextrema(), (-1, 2))[:, 1]
         if image.mode.startswith("I"):
             return int(highest[0])
-        # Of colors, and of gray with opacity, Pillow keeps the high byte.
+        # For colors, and for gray with alpha, Pillow keeps only the high byte.
         return int(highest[: 1 if image.mode == "LA" else 3].max()) << 8 | 0xFF
 
 
 def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:
-    """Whether a checksum of pixels is wrong: libpng stops at it, Pillow does not look."""
+    """Return whether a checksum of pixel data is wrong: libpng checks it, Pillow does not."""
     view = memoryview(data)
     if bytes(view[:8]) != b"\x89PNG\r\n\x1a\n":
         return False
-    place = 8
-    while place + 12 <= len(view):
-        length = int.from_bytes(view[place : place + 4], "big")
-        end = place + 8 + length
-        kind = bytes(view[place + 4 : place + 8])
+    start = 8
+    while start + 12 <= len(view):
+        length = int.from_bytes(view[start : start + 4], "big")
+        end = start + 8 + length
+        kind = bytes(view[start + 4 : start + 8])
         stored = int.from_bytes(view[end : end + 4], "big")
-        if kind == b"IDAT" and stored != zlib.crc32(view[place + 4 : end]):
+        if kind == b"IDAT" and stored != zlib.crc32(view[start + 4 : end]):
             return True
         if kind == b"IEND":
             break
-        place = end + 4
+        start = end + 4
     return False

@@ -1,4 +1,4 @@
-"""One pass over the records of a shard: a shard goes in, its result comes out."""
+"""Examination of a shard in one pass over its records."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ if TYPE_CHECKING:
     from tfod.tfrecord.storage.remote import RemoteStream
 
 Progress: TypeAlias = "Callable[[int, int], object]"
-"""Is given the bytes and records that were read since the last time."""
+"""Called with the number of bytes and records read since the last call."""
+# Records are collected up to one of these limits, since each batch has a fixed cost.
 _MANY_RECORDS = 1 << 10
 _MANY_BYTES = 1 << 22
-"""What is done once a batch is worth its time for so many records; of so many bytes none waits."""
 _MANY_DAMAGES = 1 << 10
 _STEP = 1 << 18
 
 
 class Instructions(NamedTuple):
-    """What is the same for every shard of a data set: what was asked, and what follows from it.
+    """The settings that all shards of a dataset share.
 
     Attributes:
-        profile: what is expected of the records.
+        profile: the expected features.
         levels: severity of each rule and case, None for those that are off.
-        label_maps: those that could be read, by name.
-        max_findings: how many are listed.
-        max_record_bytes: larger records are not read.
-        decode: how many images of each shard are decoded; None for all.
-        threads: how many images at a time; None for as many as there are cores.
-        keeps_rows: whether the records are wanted, to be compared with a CVAT task.
-        counts_objects: whether figures of the objects are, for a trainer's configuration.
-        matcher: finds the frames of a CVAT task whose other images are skipped.
+        label_maps: label maps by name, without those that could not be read.
+        max_findings: maximum number of findings to list.
+        max_record_bytes: maximum size of a record; larger records are not read.
+        decode: maximum number of images to decode per shard; None for all.
+        threads: number of threads that decode images; None for one per core.
+        keeps_rows: whether to keep the records, for the comparison with a CVAT task.
+        counts_objects: whether to compute statistics of the objects, for the comparison with a
+            trainer's configuration.
+        matcher: matcher of images with the frames of a CVAT task. Other images are skipped.
     """
 
     profile: Profile
@@ -71,7 +72,7 @@ class Instructions(NamedTuple):
 def examine(
     shard: Shard, instructions: Instructions, progress: Progress = lambda *_: None
 ) -> ShardResult:
-    """Read a shard to its end, and let the batch rules look at its records."""
+    """Read a shard and run the batch rules on its records."""
     examiner = _Examiner(shard, instructions)
     result = examiner.result
     try:
@@ -88,28 +89,29 @@ def examine(
                     read = examiner.add(records)
                     progress(read, len(records))
                 if examiner.has_enough:
-                    examiner.look()
+                    examiner.run_rules()
             result.is_whole = True
-            while shard.entry and stream.read(_STEP):  # behind a damage is a checksum, too
+            # The rest of a zip entry is read to verify its checksum.
+            while shard.entry and stream.read(_STEP):
                 pass
     except OSError as error:
         result.unreadable = error.strerror or str(error)
     except ZipEntryError as error:
         result.damage = error.reason
-    examiner.look()
+    examiner.run_rules()
     if result.objects is not None:
         result.objects = replace(result.objects, classes=frozenset(result.uses))
     result.has_defects = not result.findings.are_below(Severity.WARNING)
-    result.findings.levels = {}  # those of all shards are the same
+    result.findings.levels = {}  # the same for all shards, so not stored in each
     return result
 
 
 class _Examiner:
-    """Collects the records of one shard, in their order, until a look at them is worth its time.
+    """Collects the records of a shard, and runs the rules on batches of them.
 
     Attributes:
-        result: what the records that were looked at have come to.
-        has_enough: whether what was collected is to be looked at.
+        result: the result of the records that were checked.
+        has_enough: whether enough records are collected to run the rules.
     """
 
     def __init__(self, shard: Shard, instructions: Instructions) -> None:
@@ -130,18 +132,18 @@ class _Examiner:
         self._pending_bytes = 0
 
     def add_damage(self, damage: Damage) -> None:
-        """Take note of a damage of the framing."""
+        """Add damage of the framing."""
         if damage.kind is DamageKind.EMPTY and self._shard.numbered:
-            # Writers leave such files where there are more shards than images.
+            # Some writers create empty files if there are more shards than images.
             self.result.is_empty_file = True
             return
         self._damages.append(damage)
         self.has_enough = len(self._damages) >= _MANY_DAMAGES
 
     def add(self, records: RecordBatch) -> int:
-        """Add a batch of records; return how many bytes of the shard they are."""
+        """Add a batch of records, and return its number of bytes in the shard."""
         if self._pending and self._pending[-1][0].records.end != records.first:
-            self.look()
+            self.run_rules()
         examples = ExampleBatch.of(records)
         mapping = self._instructions.profile.field_mapping
         images = EncodedImages.of(Detections(examples, mapping), self._decoder)
@@ -156,15 +158,15 @@ class _Examiner:
         self.has_enough = count >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES
         return read
 
-    def look(self) -> None:
-        """Let the rules look at what was collected, and sum it up."""
+    def run_rules(self) -> None:
+        """Run the rules on the collected records, and add the result."""
         instructions, result, damages = self._instructions, self.result, self._damages
         if not self._pending and not damages:
             return
         if not self._pending:
-            nothing = RecordBatch(self._shard.name, 0, 0, bytearray(), _NO_ROWS, _NO_ROWS)
+            no_records = RecordBatch(self._shard.name, 0, 0, bytearray(), _NO_ROWS, _NO_ROWS)
             images = EncodedImages({}, (), np.empty(0, np.uint64))
-            self._pending.append((ExampleBatch.of(nothing), images))
+            self._pending.append((ExampleBatch.of(no_records), images))
         examples, parts = zip(*self._pending, strict=True)
         self._pending, self._pending_bytes, self._damages = [], 0, []
         self.has_enough = False
@@ -192,7 +194,7 @@ class _Examiner:
             add_bounded(result.attributes, attributes_of(batch))
         if instructions.counts_objects:
             from tfod.checker.analysis.object_statistics import (
-                ObjectFigures,  # few checks need them
+                ObjectFigures,  # few checks need it
             )
 
             figures = ObjectFigures.of(batch)
@@ -200,12 +202,12 @@ class _Examiner:
 
 
 def _add(result: ShardResult, batch: Batch) -> None:
-    """Add what the records of a batch come to, but for findings and figures of reading."""
+    """Add the statistics of a batch to the result of the shard."""
     images = batch.images.by_row
     result.keys |= set(batch.examples.columns)
-    checked = images.keys() & set(batch.image_rows.tolist()) if images else ()
-    result.images += len(checked)
-    result.decoded += sum(images[row].failure is not None for row in checked)
+    rows = images.keys() & set(batch.image_rows.tolist()) if images else ()
+    result.images += len(rows)
+    result.decoded += sum(images[row].failure is not None for row in rows)
     result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
     if len(result.sample) < SAMPLE_SIZE:
@@ -223,9 +225,9 @@ _NO_ROWS = np.empty(0, np.int64)
 
 
 def _count_sizes(sizes: np.ndarray) -> Mapping[tuple[int, int], int]:
-    """Images of each height and width in pixels; 0 is an unknown one, which does not count."""
-    known = sizes[(sizes > 0).all(axis=1)]
-    # As complex numbers they are compared at once.
-    kinds, counts = np.unique(known[:, 0] + 1j * known[:, 1], return_counts=True)
-    pairs = zip(kinds.real.astype(int).tolist(), kinds.imag.astype(int).tolist(), strict=True)
-    return dict(zip(pairs, counts.tolist(), strict=True))
+    """Count the images by height and width in pixels, ignoring unknown sizes, which are 0."""
+    known_sizes = sizes[(sizes > 0).all(axis=1)]
+    # Unique complex numbers are faster to find than unique pairs.
+    pairs, counts = np.unique(known_sizes[:, 0] + 1j * known_sizes[:, 1], return_counts=True)
+    keys = zip(pairs.real.astype(int).tolist(), pairs.imag.astype(int).tolist(), strict=True)
+    return dict(zip(keys, counts.tolist(), strict=True))

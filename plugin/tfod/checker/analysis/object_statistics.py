@@ -1,4 +1,4 @@
-"""Figures of the objects of a shard: what a trainer's configuration is compared with."""
+"""Statistics of the objects of a shard, to compare with a trainer's configuration."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ObjectFigures:
-    """What a trainer's configuration is compared with, of the records of a shard.
+    """Statistics of the objects of a shard.
 
     Attributes:
-        classes: pairs of class text and id that objects have.
-        images: those with objects.
-        without_masks: how many of them have no mask, or an empty one for an object.
-        mask_dtypes: how masks are written: as bytes (PNG) or as floats.
-        keypoints: of an object, the fewest and the most; None without an object.
+        classes: pairs of class text and id of the objects.
+        images: number of images with objects.
+        without_masks: number of these images that have no masks, or an empty mask.
+        mask_dtypes: types of the mask values: bytes (PNG) or floats.
+        keypoints: minimum and maximum number of keypoints per object; None without objects.
     """
 
     classes: frozenset[Use] = frozenset()
@@ -34,32 +34,33 @@ class ObjectFigures:
 
     @classmethod
     def of(cls, batch: Batch) -> ObjectFigures:
-        """Those of a batch, but for its classes."""
+        """Compute the statistics of a batch, except for the classes."""
         counts = batch.box_counts
-        having = counts > 0
-        without = having.copy()
+        has_objects = counts > 0
+        lacks_masks = has_objects.copy()
         dtypes = set()
         for column in batch.detections.columns_of(keys.MASK):
             if column.kind is not None and column.counts.any():
                 dtypes.add(column.kind)
-                without &= column.counts == 0
+                lacks_masks &= column.counts == 0
             if column.kind is Kind.BYTES:
                 empty = column.values[:, 1] == 0
-                without[np.repeat(np.arange(len(counts)), column.counts)[empty]] = True
+                lacks_masks[np.repeat(np.arange(len(counts)), column.counts)[empty]] = True
         keypoints = None
-        if having.any():
-            points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[having]
-            each = counts[having]
-            keypoints = int(np.min(points // each)), int(np.max(-(-points // each)))
+        if has_objects.any():
+            points = batch.detections.column(keys.KEYPOINT_X, Kind.FLOAT).counts[has_objects]
+            objects = counts[has_objects]
+            # Rounded down and up, in case the number differs between the objects of an image.
+            keypoints = int(np.min(points // objects)), int(np.max(-(-points // objects)))
         return cls(
-            images=int(having.sum()),
-            without_masks=int(without.sum()),
+            images=int(has_objects.sum()),
+            without_masks=int(lacks_masks.sum()),
             mask_dtypes=frozenset(dtypes),
             keypoints=keypoints,
         )
 
     def __add__(self, other: ObjectFigures) -> ObjectFigures:
-        ranges = [one for one in (self.keypoints, other.keypoints) if one]
+        ranges = [limits for limits in (self.keypoints, other.keypoints) if limits]
         return ObjectFigures(
             self.classes | other.classes,
             self.images + other.images,

@@ -1,4 +1,4 @@
-"""What a shard has come to, and what the shards of a data set add up to, in their order."""
+"""Results of a check: one for each shard, and their totals for a dataset."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_COUNTED_KEYS = 1 << 16
-"""Of more different classes or image sizes than this the first ones are counted."""
+"""The maximum number of different classes, or image sizes, that are counted."""
 
 
 def add_bounded(counts: Counter[T], more: Mapping[T, int]) -> None:
-    """Add counts of what comes next in the data; of too many kinds those that come first stay."""
-    for kind, count in more.items():
-        if kind in counts or len(counts) < MAX_COUNTED_KEYS:
-            counts[kind] += count
+    """Add ``more`` to ``counts``, but no new keys once it has ``MAX_COUNTED_KEYS`` keys."""
+    for key, count in more.items():
+        if key in counts or len(counts) < MAX_COUNTED_KEYS:
+            counts[key] += count
 
 
 @dataclass
 class ShardResult:
-    """What the records of a shard have come to, however many there are.
+    """The result of examining one shard.
 
     Attributes:
-        name: as the report names it.
-        subset: the subset it belongs to.
-        label_map: name of the label map it was checked with.
-        candidates: label maps that fit equally well, when there are several.
-        damage: why it could not be unpacked to its end, as an entry of a zip; empty where it could.
-        is_whole: whether all its records could be unpacked.
-        records, images, boxes: what was read; an image is a record whose image has bytes.
-        decoded: images that were decoded.
-        read: bytes of the shard.
-        keys: the features that its records have.
-        columns: what its boxes say of their columns.
-        sample: some of its boxes, by :func:`~tfod.checker.analysis.box_forms.sample_of`.
-        is_empty_file: whether it is a file of 0 bytes in a numbered set.
-        compression: GZIP or ZLIB; empty for none.
-        unreadable: why the system, or the store, did not let it be read on; empty where it did.
-        objects: figures of its objects, where a trainer's configuration is given.
-        rows: its records, where a CVAT task is given.
-        attributes: how many values each attribute of a class has, where a CVAT task is given.
-        findings: of the batch rules.
-        has_defects: whether there are any but infos.
-        flat: boxes without width or height.
-        uses: how often each pair of class text and id is used.
-        image_sizes: images of each ``(height, width)``, pixels.
-        index: its records, to be compared with those of all shards.
+        name: name of the shard in the report.
+        subset: the subset that the shard belongs to.
+        label_map: name of the label map that the shard was checked with.
+        candidates: names of the label maps, if several fit equally well.
+        damage: why the zip entry could not be unpacked completely; empty if it could.
+        is_whole: whether all records could be unpacked.
+        records, images, boxes: number of records, of records with image bytes, and of boxes read.
+        decoded: number of images that were decoded.
+        read: number of bytes that were read.
+        keys: feature keys that occur in the records.
+        columns: statistics that show whether the box columns are permuted.
+        sample: some of the boxes, from :func:`~tfod.checker.analysis.box_forms.sample_of`.
+        is_empty_file: whether the shard is a file of 0 bytes in a numbered set.
+        compression: "GZIP" or "ZLIB"; empty if the shard is not compressed.
+        unreadable: the I/O error that ended reading; empty if there was none.
+        objects: statistics of the objects, if there is a trainer's configuration.
+        rows: the records, if there is a CVAT task.
+        attributes: number of values per class and attribute name, if there is a CVAT task.
+        findings: findings of the batch rules.
+        has_defects: whether there are findings more severe than info.
+        flat: number of boxes without area.
+        uses: number of objects for each pair of class text and id.
+        image_sizes: number of images for each ``(height, width)`` in pixels.
+        index: hashes of the records, to find duplicates across shards.
     """
 
     name: str
@@ -96,7 +96,7 @@ class ShardResult:
 
 
 class ClassUsage(NamedTuple):
-    """How the shards of one label map use its classes; ``shard`` is the first of them."""
+    """The classes used by the shards that share a label map; ``shard`` is the first of them."""
 
     map_name: str
     label_map: LabelMap | None
@@ -105,13 +105,13 @@ class ClassUsage(NamedTuple):
 
 
 class UnmatchedRecords(NamedTuple):
-    """Records that fit no profile, or none that the receiver reads.
+    """Records that match no profile, or none that the receiver reads.
 
     Attributes:
-        keys: of their features.
-        layout: the profile that fits, where it has boxes that the receiver does not read.
-        shard: the first.
-        receiver: its title; "" for any.
+        keys: feature keys of the records.
+        layout: name of the profile that matches, if its boxes are not read by the receiver.
+        shard: name of the first shard with such records.
+        receiver: title of the receiver; empty for any receiver.
     """
 
     keys: Sequence[str]
@@ -122,18 +122,18 @@ class UnmatchedRecords(NamedTuple):
 
 @dataclass
 class DatasetResult:
-    """What the shards of a data set add up to; rules about all of it look at this.
+    """The totals of the shards of a dataset, which the dataset rules check.
 
     Attributes:
-        dataset: which.
-        profile: what is expected of the records.
-        findings: all that was found.
-        shards: in order.
-        image_sizes: images of each ``(height, width)``, pixels.
-        uses: how often each pair of class text and id is used, by the name of the label map.
-        unmatched: records that fit no profile.
-        task, training_config: what the shards are held against.
-        max_detailed: how many findings of the rule that looks at it are to be put into words.
+        dataset: the dataset.
+        profile: the expected features of the records.
+        findings: all findings.
+        shards: results of the shards, in order.
+        image_sizes: number of images for each ``(height, width)`` in pixels.
+        uses: number of objects for each pair of class text and id, by label map name.
+        unmatched: records that match no profile; None if all do.
+        task, training_config: references that the shards are compared with.
+        max_detailed: number of findings of the current rule that are described in full.
     """
 
     dataset: Dataset
@@ -146,71 +146,71 @@ class DatasetResult:
     task: Task | None = None
     training_config: TrainingConfig | None = None
     max_detailed: int = 1000
-    _known: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
+    _interned_keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict, repr=False)
 
     def add(self, shard: ShardResult) -> None:
-        """Add the shard that comes next, and take its findings, uses and sizes from it."""
+        """Add the next shard, and move its findings, uses and sizes to the totals."""
         self.findings.merge(shard.findings)
         add_bounded(self.image_sizes, shard.image_sizes)
         add_bounded(self.uses.setdefault(shard.label_map, Counter()), shard.uses)
         shard.findings, shard.uses, shard.image_sizes = Findings(0), Counter(), Counter()
-        # The keys of many shards are equal: held once.
-        shard.keys = self._known.setdefault(shard.keys, shard.keys)
+        # Most shards have the same keys, of which one copy is kept.
+        shard.keys = self._interned_keys.setdefault(shard.keys, shard.keys)
         self.shards.append(shard)
 
     def count(self, code: str, shard: str) -> int:
-        """How many findings of a rule a shard has."""
+        """Return the number of findings of a rule in a shard."""
         return self.findings.counts[code][shard] if code in self.findings.counts else 0
 
     def label_map_of(self, name: str | None) -> LabelMap | None:
-        """A label map, if it could be read."""
+        """Return the label map with this name, or None if it could not be read."""
         file = self.dataset.label_maps.get(name or "")
         return file.label_map if file else None
 
     @cached_property
     def by_subset(self) -> Mapping[str, Sequence[ShardResult]]:
         """The shards of each subset."""
-        found: dict[str, list[ShardResult]] = {}
+        by_subset: dict[str, list[ShardResult]] = {}
         for shard in self.shards:
-            found.setdefault(shard.subset, []).append(shard)
-        return found
+            by_subset.setdefault(shard.subset, []).append(shard)
+        return by_subset
 
     @cached_property
     def class_usage(self) -> Sequence[ClassUsage]:
-        """Of each label map, and of none, how its classes are used."""
-        first: dict[str | None, str] = {}
+        """The class usage for each label map, and for the shards without a label map."""
+        first_shards: dict[str | None, str] = {}
         for shard in self.shards:
-            first.setdefault(shard.label_map, shard.name)
+            first_shards.setdefault(shard.label_map, shard.name)
         return [
             ClassUsage(name or "", self.label_map_of(name), self.uses[name], shard)
-            for name, shard in first.items()
+            for name, shard in first_shards.items()
         ]
 
     @cached_property
     def classes(self) -> Counter[str]:
-        """Boxes of each class: by its text, or by the label map's name for the id, or ``#id``."""
-        names: Counter[str] = Counter()
-        for used in self.class_usage:
-            names.update(_named(used.uses, used.label_map))
-        return names
+        """The number of boxes of each class, by text, name in the label map, or ``#id``."""
+        counts: Counter[str] = Counter()
+        for usage in self.class_usage:
+            counts.update(_count_by_name(usage.uses, usage.label_map))
+        return counts
 
     @cached_property
     def tags(self) -> Counter[str]:
-        """Images of each class that is the whole image's; counted where a CVAT task is given."""
-        names: Counter[str] = Counter()
+        """The number of images for each image-level class; empty without a CVAT task."""
+        counts: Counter[str] = Counter()
         for shard in self.shards:
             uses = Counter(use for row in shard.rows for use in row.tags)
-            names.update(_named(uses, self.label_map_of(shard.label_map)))
-        return names
+            counts.update(_count_by_name(uses, self.label_map_of(shard.label_map)))
+        return counts
 
     @cached_property
     def duplicates(self) -> Duplicates:
-        """What several records share."""
+        """The names and images that occur in more than one record."""
         return Duplicates(self.shards)
 
     @cached_property
     def attachments(self) -> Sequence[Attachment]:
-        """The frame of the task that each record goes to; none where no frames are known."""
+        """Each record with its frame of the CVAT task; empty if no frames are known."""
         if self.task is None or self.task.frames is None:
             return ()
         from tfod.checker.references.frames import attach  # few checks need it
@@ -220,9 +220,9 @@ class DatasetResult:
     def repeat_findings(
         self, pairs: np.ndarray, make: Callable[[Repeat], Finding], case: str = ""
     ) -> Iterator[Finding]:
-        """A finding for each record that shares something with an earlier one, of one case.
+        """Yield a finding of this case for each record that repeats something of an earlier one.
 
-        ``make`` is asked for those that may be listed; of the others only the shard is said.
+        ``make`` is called for the first ``max_detailed`` pairs; the others have only the shard.
         """
         if not len(pairs):
             return
@@ -231,8 +231,8 @@ class DatasetResult:
             yield Finding(message="", shard=shard.name, case=case)
 
 
-def _named(uses: Mapping[Use, int], label_map: LabelMap | None) -> Counter[str]:
-    names: Counter[str] = Counter()
+def _count_by_name(uses: Mapping[Use, int], label_map: LabelMap | None) -> Counter[str]:
+    counts: Counter[str] = Counter()
     for use, count in uses.items():
-        names[class_name(use, label_map)] += count
-    return names
+        counts[class_name(use, label_map)] += count
+    return counts

@@ -1,5 +1,5 @@
-"""What a record is expected to hold: the ready profiles, and those that a user's file describes.
+"""Profiles: the expected contents of records, built in or from a user's file.
 
-YAML, JSON or Python source goes in, a :class:`~tfod.checker.profiles.profile.Profile` comes out. It
-may import ``formats`` and what is below it, and the findings, rules and sources of the check.
+Reads YAML, JSON or Python source, and returns a :class:`~tfod.checker.profiles.profile.Profile`.
+May import ``formats`` and the packages below it, and the findings, rules and sources of the check.
 """

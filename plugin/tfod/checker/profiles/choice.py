@@ -14,50 +14,54 @@ from tfod.sources.resolved import Shard
 
 _NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "SET003", "EXA008")
 NO_PROFILE = Profile(
-    "none", "no expectation at all", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
+    "none", "no expectations", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
 )
-"""Of records that fit none."""
-AS_IMPORTED = Profile("none", "what Datumaro's import looks for in any records", {})
-"""Of such records for Datumaro, whose import reads the keys that it knows."""
+"""The profile for records that match no other."""
+AS_IMPORTED = Profile("none", "the keys that Datumaro's import reads", {})
+"""The profile for such records if the receiver is Datumaro, which reads the keys that it knows."""
 
 
 def profile_of(
-    asked: Profile | None,
+    requested: Profile | None,
     shards: Sequence[Shard],
     max_record_bytes: int,
     implied: Profile | None = None,
 ) -> tuple[Profile, ChosenProfile, UnmatchedRecords | None]:
-    """The profile, why it is this one; and the records' features, where none fits them.
+    """Choose a profile, with the reason, and the records' features if no profile matches.
 
     Args:
-        asked: the one that the user named.
-        shards: whose first records are looked at.
-        max_record_bytes: larger records are not read.
-        implied: that of the receiver, in place of the one that fits best. Records of another kind
-            do not fit it, however little it requires.
+        requested: profile that the user requested.
+        shards: shards whose first records are read.
+        max_record_bytes: maximum size of a record; larger records are not read.
+        implied: profile of the receiver, which is used instead of the best match. Records of
+            another layout do not match it, even if they have the required keys.
     """
-    if asked is not None:
-        return asked, ChosenProfile(asked.name, "asked for"), None
+    if requested is not None:
+        return requested, ChosenProfile(requested.name, "requested"), None
     counts = peek(shards, min(MAX_RECORD_BYTES, max_record_bytes))
     layout, reason = choose_layout(counts) or (None, "")
     profile = profile_of_layout(layout) if layout else None
     if implied is not None and (not counts.records or _is_read(implied, profile, counts)):
-        return implied, ChosenProfile(implied.name, "the receiver's"), None
+        return implied, ChosenProfile(implied.name, "used by the receiver"), None
     if implied is None and profile is not None:
         return profile, ChosenProfile(profile.name, reason), None
     if not counts.shard:
         return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no record could be read"), None
     other = profile.name if profile and profile.has_other_boxes else ""
     unmatched = UnmatchedRecords(tuple(counts.keys), other, counts.shard)
-    return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no profile fits; pass --profile"), unmatched
+    return (
+        NO_PROFILE,
+        ChosenProfile(NO_PROFILE.name, "no profile matches; pass --profile"),
+        unmatched,
+    )
 
 
 def _is_read(implied: Profile, profile: Profile | None, counts: KeyCounts) -> bool:
-    """Whether a receiver of the implied profile reads the records, whatever their defects.
+    """Return whether a receiver of the implied profile reads such records, except for defects.
 
-    For the OD API's keys, half of the records must have a name or boxes under them.
+    With the OD API's keys, it does if half of the records have a name or boxes.
     """
     if profile is None or implied.field_mapping.box != keys.BOX:
         return profile is not None and profile.name == implied.name
-    known = {keys.FILENAME, *keys.BOX}
-    return not profile.has_other_boxes and not known.isdisjoint(counts.common)
+    name_and_boxes = {keys.FILENAME, *keys.BOX}
+    return not profile.has_other_boxes and not name_and_boxes.isdisjoint(counts.common)

@@ -1,4 +1,4 @@
-"""How severe findings are: the user, the receiver, the profile, the case or the rule says it."""
+"""Severities of findings, as set by the user, the receiver, the profile, the case or the rule."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def levels_of(
             name = rule.name(case)
             names = (name, rule.code, rule.family)
             tables = (user, receiver, profile)
-            named = (table[one] for table in tables for one in names if one in table)
+            named = (table[key] for table in tables for key in names if key in table)
             levels[name] = next(named, severity)
     missing, feature = levels["NAM001"], levels["EXA003"]
     if missing is None or (feature is not None and feature.rank >= missing.rank):
-        # EXA003 reports the missing name no less severely.
+        # EXA003 reports the missing name with at least the same severity.
         levels["NAM001:required"] = levels["NAM009:required"] = OFF
     return levels
 
@@ -39,30 +39,31 @@ def severities_of(
     select: Collection[str] | None,
     ignore: Collection[str],
     configured: Severities,
-    typed: Severities,
+    requested: Severities,
 ) -> Severities:
-    """What the user says of rules, by code; all names are codes or families.
+    """Return the user's severities by code; all names are codes or families.
+
+    A code takes precedence over its family, and ``ignore`` over ``select``.
 
     Args:
-        select: only these; None for all.
-        ignore: not these. Of a family and a code the code is stronger, of equals ``ignore`` is.
-        configured: severities of a file, which do not turn on what is not selected.
-        typed: severities of the command line, which do.
+        select: codes of the only rules to run; None for all.
+        ignore: codes of rules to skip.
+        configured: severities of a file, which do not turn on rules that are not selected.
+        requested: severities of the command line, which do.
     """
     rules = all_rules()
-    found = set(rules if select is None else ())
+    selected = set(rules if select is None else ())
     for length in (3, 6):  # families, then codes
-        found |= {code for code in rules if code[:length] in (select or ())}
-        found -= {code for code in rules if code[:length] in ignore}
-    off = dict.fromkeys(rules.keys() - found, OFF)
-    return {**_by_code(configured), **off, **_by_code(typed)}
+        selected |= {code for code in rules if code[:length] in (select or ())}
+        selected -= {code for code in rules if code[:length] in ignore}
+    off = dict.fromkeys(rules.keys() - selected, OFF)
+    return {**_expand_families(configured), **off, **_expand_families(requested)}
 
 
-def _by_code(severities: Severities) -> Severities:
-    """The same with each family's rules in its place."""
-    found = {}
+def _expand_families(severities: Severities) -> Severities:
+    expanded = {}
     for rule in all_rules().values() if severities else ():
         name = rule.code if rule.code in severities else rule.family
         if name in severities:
-            found[rule.code] = severities[name]
-    return found
+            expanded[rule.code] = severities[name]
+    return expanded

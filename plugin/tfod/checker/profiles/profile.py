@@ -1,4 +1,4 @@
-"""Profiles: a layout that records are expected to have, and how severe each rule is for it."""
+"""Profiles: the expected layout of records, and the severities of rules for it."""
 
 from __future__ import annotations
 
@@ -13,38 +13,34 @@ from tfod.detection.features.schema import PROFILES, FeatureDescription
 from tfod.sources.layouts import LAYOUTS, Layout
 
 OFF = None
-"""In place of a severity: the rule does not apply."""
+"""Used instead of a severity if the rule does not apply."""
 
 Severities = Mapping[str, "Severity | None"]
-"""Code of a rule, or the three letters of a family, to how severe it is (None: off)."""
+"""Severity by code of a rule or by the three letters of a family; None for off."""
 
 
 def severities(
     *, error: str = "", warning: str = "", info: str = "", off: str = ""
 ) -> dict[str, Severity | None]:
-    """Severities of codes and families, which are separated by spaces."""
+    """Return the severities of codes and families, which are separated by spaces."""
     levels = {Severity.ERROR: error, Severity.WARNING: warning, Severity.INFO: info, OFF: off}
     return {name: level for level, names in levels.items() for name in names.split()}
 
 
 @dataclass(frozen=True)
 class Profile(Layout):
-    """A layout, and how severe the findings about it are.
-
-    Attributes:
-        severities: the severities of rules that differ from their own.
-    """
+    """A layout, and the severities of rules that differ from their defaults for it."""
 
     severities: Severities = field(default_factory=dict)
 
 
-_NO_NAMES = severities(off="NAM LAB BOX TSK", error="LAB019")  # at which an import stops
+_NO_NAMES = severities(off="NAM LAB BOX TSK", error="LAB019")  # imports fail because of LAB019
 
 
 _SEVERITIES: Mapping[str, Severities] = {
-    "cvat": severities(off="IMG001 NAM010 NAM011"),  # no trainer reads them
+    "cvat": severities(off="IMG001 NAM010 NAM011"),  # not read by trainers
     "roboflow": severities(off="NAM007 NAM012"),
-    # What comes once for each annotation; whole paths; no label map; ids from 0.
+    # One record per annotation, file names that are paths, no label map, and ids from 0.
     "keras_coco": severities(off="IMG010 NAM002 TSK006 BOX010 NAM005 LAB001 LAB018 LAB009 LAB012"),
     "slim_classification": _NO_NAMES,
     "image_classification": _NO_NAMES,
@@ -53,18 +49,18 @@ _SEVERITIES: Mapping[str, Severities] = {
 
 
 def profile_of_layout(layout: Layout) -> Profile:
-    """Add the severities of the check to a layout."""
-    own = _SEVERITIES.get(layout.name, {})
-    return Profile(layout.name, layout.title, layout.features, layout.field_mapping, own)
+    """Return the profile of a layout."""
+    levels = _SEVERITIES.get(layout.name, {})
+    return Profile(layout.name, layout.title, layout.features, layout.field_mapping, levels)
 
 
 READY = {name: profile_of_layout(layout) for name, layout in LAYOUTS.items()}
-"""The profiles that have a name."""
+"""The built-in profiles, by name."""
 
 
 _MEANINGS: dict[str, str] = {
     keys.MASK: "mask of each object, as PNGs or numbers",
-    keys.EXTRA_ATTRIBUTES: "what the other keys cannot say, as JSON; for tfod only",
+    keys.EXTRA_ATTRIBUTES: "attributes without a key of their own, as JSON; for tfod only",
     **{attribute.key: f"{attribute.name} of each object" for attribute in keys.OBJECT_ATTRIBUTES},
     **{
         key: spec.meaning
@@ -75,37 +71,40 @@ _MEANINGS: dict[str, str] = {
 
 
 def known_meaning(key: str) -> str:
-    """What a key of the known formats says; "" for others."""
+    """Return the meaning of a key of the known formats; "" for other keys."""
     return _MEANINGS.get(key, "")
 
 
 def field_mapping_among(
     features: FeatureDescription, usual: FieldMapping | None = None
 ) -> FieldMapping:
-    """The field mapping, by default the TF Object Detection API's, of keys that are features."""
+    """Return a field mapping without the keys that are not features.
+
+    The default mapping is that of the TF Object Detection API.
+    """
     usual = usual or FieldMapping()
-    found: dict[str, Any] = {
+    mapping: dict[str, Any] = {
         name: key if key in features else None for name, key in usual.by_name.items()
     }
     if all(key in features for key in usual.box):
-        found["box"] = usual.box
-    return FieldMapping.only(**found)
+        mapping["box"] = usual.box
+    return FieldMapping.only(**mapping)
 
 
 def profile_of_features(name: str, title: str, features: FeatureDescription) -> Profile:
-    """A profile of nothing but features.
+    """Make a profile from features.
 
-    FieldMapping and severities are those of the ready profile that has most of its keys among them.
+    The field mapping and the severities are those of the built-in profile that shares most keys.
     """
-    nearest = max(READY.values(), key=lambda ready: _likeness(ready, features))
-    found = field_mapping_among(features, nearest.field_mapping)
+    nearest = max(READY.values(), key=lambda profile: _similarity(profile, features))
+    mapping = field_mapping_among(features, nearest.field_mapping)
     return Profile(
-        name, title, features, found, nearest.severities if found.all_keys else _NO_NAMES
+        name, title, features, mapping, nearest.severities if mapping.all_keys else _NO_NAMES
     )
 
 
-def _likeness(ready: Profile, features: FeatureDescription) -> tuple[int, bool]:
-    """How many keys they share, and whether both hold images."""
-    mapping = ready.field_mapping
+def _similarity(profile: Profile, features: FeatureDescription) -> tuple[int, bool]:
+    """Return the number of shared keys, and whether both or neither have images."""
+    mapping = profile.field_mapping
     shared = len(mapping.all_keys & features.keys())
-    return shared, (mapping.encoded in ready.features) == (mapping.encoded in features)
+    return shared, (mapping.encoded in profile.features) == (mapping.encoded in features)

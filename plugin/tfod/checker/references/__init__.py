@@ -1,6 +1,5 @@
-"""What shards are compared with: a CVAT task, a trainer's configuration.
+"""References that shards are compared with: a CVAT task, a trainer's configuration.
 
-Their files go in, frozen dataclasses that rules look at come out; and which frame of a task each
-image goes to. It may import ``formats`` and what is below it, and of ``checker`` the findings and
-the records.
+Reads their files to frozen dataclasses for the rules, and matches images with the frames of a task.
+May import ``formats`` and the packages below it, and the findings and the records of ``checker``.
 """

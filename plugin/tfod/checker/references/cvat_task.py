@@ -1,4 +1,4 @@
-"""What the CVAT task is that a shard is meant for: its labels and its frames."""
+"""The labels and frames of the CVAT task for which shards are intended."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tfod.formats.cvat.document import CvatMeta, read_cvat_xml
 from tfod.formats.cvat.shapes import BOX, CvatImage
 from tfod.formats.reading.documents import read_json
 
-_HEAD = 64 << 10
+_HEAD_BYTES = 64 << 10
 
 
 class Frame(NamedTuple):
-    """A frame of the task; sizes in pixels, None where unknown.
+    """A frame of the task; sizes in pixels, None if unknown.
 
-    ``number`` counts from 0 within the task. It is None where the numbers of the task cannot be
-    told, as in the export of a project.
+    ``number`` counts from 0 within the task. It is None if it is unknown, as in the export of a
+    project.
     """
 
     name: str
@@ -35,23 +35,24 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A CVAT task; None is what is not known.
+    """A CVAT task. Unknown values are None.
 
     Attributes:
-        labels: names of the classes that annotations may have.
-        attributes: names of the attributes of each label, as far as they are known.
-        frames: in their order.
-        video: frames are called ``frame_000000``, and CVAT looks for digits in names.
-        project: the frames are those of several tasks, where a name may come again.
-        new_tasks: it is a project, in which the images of the shards become new tasks.
-        without_frames: the file that should have named the frames, but does not.
-        unsupported_shapes: shapes by kind that an import deletes, and that no shard can hold.
-        outlines: masks, polygons and ellipses by kind, which an import without masks replaces.
-        hidden: frames whose annotations no shard has: ``deleted`` and ``honeypots``.
-        own: numbers of the frames that an import goes to, where these are a job's and not all.
+        labels: names of the labels.
+        attributes: names of the known attributes of each label.
+        frames: the frames, in order.
+        video: whether frames have names like ``frame_000000``, so that CVAT looks for digits.
+        project: whether the frames belong to several tasks, so that names can repeat.
+        new_tasks: whether this is a project in which the images of the shards become new tasks.
+        without_frames: file that should contain the frames but does not.
+        unsupported_shapes: number of shapes by kind that an import deletes and shards cannot store.
+        outlines: number of masks, polygons and ellipses by kind, which an import without masks
+            replaces.
+        hidden: number of frames whose annotations are not in shards: ``deleted``, ``honeypots``.
+        own: numbers of the frames of the job that is imported into; None for the whole task.
         annotated: numbers of the frames whose annotations an import deletes, with or without a
             record for them.
-        skips_others: images of no frame are left out, instead of refused.
+        skips_others: whether images that match no frame are skipped instead of rejected.
     """
 
     labels: frozenset[str] | None = None
@@ -69,40 +70,40 @@ class Task:
     skips_others: bool = False
 
     def kept(self) -> Task:
-        """The same where an import deletes nothing, or may delete what is there."""
+        """Return the task without the annotations that an import would delete."""
         return replace(self, unsupported_shapes={}, outlines={}, hidden={}, annotated=frozenset())
 
 
 def shown(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
-    """The frames on which a track is to be seen: from a keyframe on until one that is outside.
+    """Return the frames on which a track is visible: from a keyframe to one that is outside.
 
     Args:
-        keyframes: the track's, in order: frame, and whether the track leaves there.
-        frames: all there are, in order.
+        keyframes: keyframes of the track, in order: the frame, and whether the track is outside.
+        frames: all frames, in order.
     """
-    found: set[int] = set()
-    behind = frames[-1] + 1 if frames else 0
-    for (first, outside), (end, _) in itertools.pairwise([*keyframes, (behind, True)]):
+    visible: set[int] = set()
+    stop = frames[-1] + 1 if frames else 0
+    for (first, outside), (end, _) in itertools.pairwise([*keyframes, (stop, True)]):
         if not outside:
-            found.update(frames[bisect_left(frames, first) : bisect_left(frames, end)])
-    return found
+            visible.update(frames[bisect_left(frames, first) : bisect_left(frames, end)])
+    return visible
 
 
 def load_task(
     cvat_labels: str | None = None, cvat_xml: str | None = None, images: str | None = None
 ) -> Task:
-    """Load what is known of a task, from any of three sources.
+    """Load a task from any of three sources.
 
-    Labels are those of ``cvat_labels``, or else of ``cvat_xml``; frames are those of ``cvat_xml``,
-    or else the files in ``images``.
+    The labels are from ``cvat_labels``, or else from ``cvat_xml``. The frames are from
+    ``cvat_xml``, or else the files in ``images``.
 
     Args:
-        cvat_labels: path of the labels JSON that CVAT's raw editor shows.
+        cvat_labels: path of a file with the labels JSON from the Raw tab of CVAT's label editor.
         cvat_xml: path of an export as CVAT for images 1.1 or CVAT for video 1.1, or of its zip.
-        images: folder of the task's images; subfolders count.
+        images: folder of the task's images, including subfolders.
 
     Raises:
-        TfodError: one of them cannot be read, or is something else.
+        TfodError: a source cannot be read, or has a different format.
     """
     task = _task_from_xml(cvat_xml) if cvat_xml is not None else Task()
     if cvat_labels is not None:
@@ -123,7 +124,7 @@ def _task_from_xml(path: str) -> Task:
         if isinstance(part, CvatMeta):
             meta = part
         elif isinstance(part, CvatImage):
-            # A task may have many shapes, of which only this matters here.
+            # A task can have many shapes, so only their counts are kept.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
             others.update(part.other_shapes)
             outlines.update(shape.kind for shape in part.shapes if shape.kind != BOX)
@@ -132,11 +133,11 @@ def _task_from_xml(path: str) -> Task:
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
     one_task = meta.tasks == 1
-    rows = [(one.name, one.number, one.height, one.width) for one in images]
+    rows = [(image.name, image.number, image.height, image.width) for image in images]
     if not images and meta.is_video:
         size = meta.height, meta.width
         rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
-    # CVAT numbers the frames of a project's tasks on.
+    # In the export of a project, CVAT numbers the frames of all tasks consecutively.
     frames = tuple(
         Frame(name, (number - meta.first) // meta.step if one_task else None, height, width)
         for name, number, height, width in rows
@@ -144,7 +145,8 @@ def _task_from_xml(path: str) -> Task:
     return Task(
         labels=frozenset(meta.labels) if meta.labels else None,
         attributes={
-            label: {name for own, name in meta.input_types if own == label} for label in meta.labels
+            label: {name for parent, name in meta.input_types if parent == label}
+            for label in meta.labels
         },
         frames=frames or None,
         video=meta.is_video,
@@ -158,28 +160,28 @@ def _task_from_xml(path: str) -> Task:
 
 def _read_labels(path: str) -> dict[str, Collection[str]]:
     """Read the names of the attributes of each label."""
-    found: Any = read_json(path)
-    if isinstance(found, dict):
-        # The server's API says "results", a task's description "labels".
-        found = found.get("labels", found.get("results"))
-    if not isinstance(found, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) for one in found
+    labels: Any = read_json(path)
+    if isinstance(labels, dict):
+        # The key is "results" in the server's API, and "labels" in the description of a task.
+        labels = labels.get("labels", labels.get("results"))
+    if not isinstance(labels, list) or not all(
+        isinstance(label, dict) and isinstance(label.get("name"), str) for label in labels
     ):
         raise TfodError(
             f'{path} is not a list of labels such as [{{"name": "cat", "attributes": []}}]; '
             "copy it from the Raw tab of the label editor in CVAT"
         )
-    if not found:
-        raise TfodError(f"{path} lists no label; copy it from the Raw tab of CVAT's label editor")
+    if not labels:
+        raise TfodError(f"{path} lists no labels; copy it from the Raw tab of CVAT's label editor")
     return {
-        label["name"]: {str(one.get("name")) for one in label.get("attributes") or ()}
-        for label in found
+        label["name"]: {str(attribute.get("name")) for attribute in label.get("attributes") or ()}
+        for label in labels
     }
 
 
 def _frames_on_disk(folder: str) -> Iterator[Frame]:
     if not Path(folder).is_dir():
-        raise TfodError(f"{folder} is not a folder; name the folder of the task's images")
+        raise TfodError(f"{folder} is not a folder; pass the folder of the task's images")
     names = sorted(
         os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
         for parent, _, files in os.walk(folder)
@@ -187,18 +189,18 @@ def _frames_on_disk(folder: str) -> Iterator[Frame]:
         if os.path.splitext(name)[1].lower() in FORMAT_OF_EXTENSION
     )
     if not names:
-        raise TfodError(f"{folder} holds no images; name the folder of the task's images")
+        raise TfodError(f"{folder} contains no images; pass the folder of the task's images")
     for number, name in enumerate(names):
         height, width = _size_on_disk(os.path.join(folder, name)) or (None, None)
         yield Frame(name, number, height, width)
 
 
 def _size_on_disk(path: str) -> tuple[int, int] | None:
-    """Height and width; None where the file is no image, which is CVAT's concern, not ours."""
+    """Return height and width, or None if the file is not an image, which only concerns CVAT."""
     try:
         with Path(path).open("rb") as file:
-            head = file.read(_HEAD)
-            # Long EXIF or colour profiles push the size behind the first bytes.
+            head = file.read(_HEAD_BYTES)
+            # The size can follow a long EXIF block or colour profile.
             return image_size(head) or (image_size(head + file.read()) if head else None)
     except OSError as error:
         raise TfodError(f"{path} cannot be read: {error.strerror}") from None

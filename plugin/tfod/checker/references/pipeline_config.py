@@ -1,6 +1,6 @@
-"""What a pipeline.config of the TF Object Detection API says of its data, against the data.
+"""The data settings of a pipeline.config of the TF Object Detection API.
 
-Protobuf's own text format reads it, with a descriptor of the few fields that are looked at; their
+Protobuf's text format parses the file, with a descriptor of the few fields that are needed. Their
 names are those of tensorflow/models, ``research/object_detection/protos``. Others are skipped.
 """
 
@@ -46,129 +46,137 @@ enum_type {
   value { name: "NUMERICAL_MASKS" number: 1 } value { name: "PNG_MASKS" number: 2 }
 }
 """
-"""One message stands for all of the file's."""
-_LARGEST_FILE = 64 << 10
-_LONGEST_RUN = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
+"""All messages of the file are parsed as the same type."""
+_MAX_FILE_BYTES = 64 << 10
+_TOO_MANY_BACKSLASHES = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
 _ESCAPES = {
     "\t": r"`\t` is a tab",
     "\n": r"`\n` is a line break",
     "\r": r"`\r` is a carriage return",
 }
 _UNSET = ("", "TODO")
-"""What the OD API's templates have in place of a path, besides ``PATH_TO_BE_CONFIGURED``."""
+"""Placeholders for paths in the OD API's templates, besides ``PATH_TO_BE_CONFIGURED``."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: the names of the fields that lead to it, and what is set, or the default."""
+    """A value, set or default, and the names of the fields that lead to it."""
 
     path: str
     value: str | int | bool
 
     def __str__(self) -> str:
-        """```train_input_reader.num_keypoints: 3```."""
+        """Return, for example, ```train_input_reader.num_keypoints: 3```."""
         is_name = self.value in ("DEFAULT", "NUMERICAL_MASKS", "PNG_MASKS")
         shown = self.value if is_name else json.dumps(self.value, ensure_ascii=False)
         return f"`{self.path}: {shown}`"
 
     @property
     def is_broken(self) -> bool:
-        """Whether a backslash has made it a text with a control character, as no path has."""
-        return any(one < " " for one in str(self.value))
+        """Whether it has a control character, because a path was written with backslashes."""
+        return any(character < " " for character in str(self.value))
 
     def set_to(self, value: str | int | bool) -> str:
-        """What to do for another value: ``Set `model.ssd.num_classes: 3`.``."""
+        """Return a fix with another value: ``Set `model.ssd.num_classes: 3`.``."""
         return f"Set {Setting(self.path, value)}."
 
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """What is read for training (``train_input_reader``), or for an evaluation."""
+    """An input reader: ``train_input_reader`` or ``eval_input_reader``."""
 
     name: str
     message: Any
     is_for_evaluation: bool = False
 
     def get(self, field: str) -> Setting:
-        """What a field is set to, or its default."""
-        value, known = getattr(self.message, field), self.message.DESCRIPTOR.fields_by_name[field]
-        if known.enum_type is not None:
-            value = known.enum_type.values_by_number[value].name
+        """Return the value of a field, or its default."""
+        value = getattr(self.message, field)
+        descriptor = self.message.DESCRIPTOR.fields_by_name[field]
+        if descriptor.enum_type is not None:
+            value = descriptor.enum_type.values_by_number[value].name
         return Setting(f"{self.name}.{field}", value)
 
     @property
     def paths(self) -> list[Setting]:
-        """Paths and patterns of the shards."""
+        """The paths and patterns of the shards."""
         path = f"{self.name}.tf_record_input_reader.input_path"
-        return [Setting(path, one) for one in self.message.tf_record_input_reader.input_path]
+        return [Setting(path, value) for value in self.message.tf_record_input_reader.input_path]
 
     @functools.cached_property
     def files(self) -> Mapping[str, str]:
-        """The shards that are there, by what links in their paths lead to."""
-        return {_real(file): file for one in self.paths for file in _files_of(one)[0]}
+        """The existing shards, by path with symbolic links resolved."""
+        return {_resolve(file): file for path in self.paths for file in _find_files(path)[0]}
 
 
 class TrainingConfig:
-    """A pipeline.config, by its path.
+    """A pipeline.config, loaded from its path.
 
     Raises:
-        TfodError: it cannot be read, or is something else; one line says where and why.
+        TfodError: the file cannot be read, or is not a pipeline.config.
     """
 
     def __init__(self, file: str) -> None:
         self.file = file
-        whole = _parse(file)
-        self.readers = [Reader("train_input_reader", one) for one in whole.train_input_reader]
-        self.readers += [Reader("eval_input_reader", one, True) for one in whole.eval_input_reader]
-        self.num_classes = [
-            Setting(f"model.{kind}.num_classes", getattr(whole.model, kind).num_classes)
-            for kind in ("ssd", "faster_rcnn", "center_net")
-            if whole.model.HasField(kind)
+        config = _parse(file)
+        self.readers = [
+            *(Reader("train_input_reader", message) for message in config.train_input_reader),
+            *(Reader("eval_input_reader", message, True) for message in config.eval_input_reader),
         ]
-        named = [one for one in self.readers if one.message.HasField("label_map_path")]
-        self.label_maps = [one.get("label_map_path") for one in named]
+        self.num_classes = [
+            Setting(f"model.{kind}.num_classes", getattr(config.model, kind).num_classes)
+            for kind in ("ssd", "faster_rcnn", "center_net")
+            if config.model.HasField(kind)
+        ]
+        self.label_maps = [
+            reader.get("label_map_path")
+            for reader in self.readers
+            if reader.message.HasField("label_map_path")
+        ]
 
     @property
     def label_map(self) -> str | None:
-        """The label map that class texts are looked up in, if it is there."""
-        return next((file for one in self.label_maps for file in _files_of(one)[0]), None)
+        """The first label map that exists, or None."""
+        return next((file for path in self.label_maps for file in _find_files(path)[0]), None)
 
     def sources(self) -> list[str]:
-        """The shards that it names, each once.
+        """Return the shards in the configuration, without duplicates.
 
         Raises:
-            TfodError: it names none.
+            TfodError: the configuration names no shards.
         """
-        if not any(one.paths for one in self.readers):
-            raise TfodError(f"{self.file} names no shards; name them on the command line, too")
-        return list(dict.fromkeys(file for one in self.readers for file in one.files.values()))
+        if not any(reader.paths for reader in self.readers):
+            raise TfodError(f"{self.file} names no shards; pass them on the command line")
+        files = (file for reader in self.readers for file in reader.files.values())
+        return list(dict.fromkeys(files))
 
     def lost_paths(self) -> Iterator[tuple[Setting, str]]:
-        """Its paths that lead to no file on this machine, and why."""
-        for path in (*(path for one in self.readers for path in one.paths), *self.label_maps):
-            files, reason = _files_of(path)
+        """Yield the paths that match no file on this computer, and the reason."""
+        shards = (path for reader in self.readers for path in reader.paths)
+        for path in (*shards, *self.label_maps):
+            files, reason = _find_files(path)
             if not files:
                 yield path, reason
 
     def reads(self, reader: Reader, shard: str, subset: str) -> bool:
-        """Whether a reader reads a shard: by its path, else by the name of its subset."""
-        path = _real(shard)
-        if any(path in one.files for one in self.readers):
+        """Return whether a reader reads a shard: by path, or else by the name of its subset."""
+        path = _resolve(shard)
+        if any(path in other.files for other in self.readers):
             return path in reader.files
-        is_evaluated = any(word in subset.lower() for word in ("val", "eval", "test"))
-        return is_evaluated is reader.is_for_evaluation
+        is_for_evaluation = any(word in subset.lower() for word in ("val", "eval", "test"))
+        return is_for_evaluation is reader.is_for_evaluation
 
     def names(self, shard: str) -> bool:
-        """Whether it names a shard."""
-        return any(_real(shard) in one.files for one in self.readers)
+        """Return whether the configuration names a shard."""
+        return any(_resolve(shard) in reader.files for reader in self.readers)
 
 
 def _parse(file: str) -> Any:
     fields = text_format.Parse(_FIELDS, descriptor_pb2.FileDescriptorProto())
     message = message_class(fields, "Section")()
-    data = read_text_file(file, _LARGEST_FILE)
-    if len(data) > _LARGEST_FILE or _LONGEST_RUN in data:
-        raise TfodError(f"{file} is too long for a pipeline.config, or has texts that none has")
+    data = read_text_file(file, _MAX_FILE_BYTES)
+    if len(data) > _MAX_FILE_BYTES or _TOO_MANY_BACKSLASHES in data:
+        raise TfodError(f"{file} is too long for a pipeline.config, or has too many backslashes")
     try:
         text = data.decode("utf-8")
         text_format.Parse(text, message, allow_unknown_extension=True, allow_unknown_field=True)
@@ -180,33 +188,35 @@ def _parse(file: str) -> Any:
         if text.startswith("\ufeff"):
             reason = "a byte order mark; save the file as UTF-8 without one"
         elif "unicodeescape" in reason:
-            reason = "a backslash in a text is no part of a path; write / in its place"
-        where = f"{file}:{line}:{column}" if line else file
-        raise TfodError(f"{where}: not protobuf's text format: {reason}") from None
+            reason = "a path has a backslash; write / instead"
+        location = f"{file}:{line}:{column}" if line else file
+        raise TfodError(f"{location}: not protobuf's text format: {reason}") from None
     if not message.ListFields():
-        raise TfodError(f"{file} is not a pipeline.config, which has model and train_input_reader")
+        raise TfodError(
+            f"{file} is not a pipeline.config: it has neither model nor train_input_reader"
+        )
     return message
 
 
-def _files_of(path: Setting) -> tuple[Sequence[str], str]:
-    """What a path or a pattern means on this machine, and why it is nothing, if it is."""
+def _find_files(path: Setting) -> tuple[Sequence[str], str]:
+    """Return the files that match a path or a pattern, and the reason if there are none."""
     pattern = str(path.value)
     if pattern.strip().upper() in _UNSET or "PATH_TO_BE" in pattern:
         return (), "is not filled in"
     if is_url(pattern):
         try:
-            return list(list_remote(pattern)), "no file is there"
+            return list(list_remote(pattern)), "no file exists there"
         except RemoteError as error:
             return (), str(error)
     if path.is_broken:
-        other = "a backslash has made a control character"
-        said = next((said for one, said in _ESCAPES.items() if one in pattern), other)
-        return (), f"{said}; write / in place of the backslash"
+        escapes = [text for character, text in _ESCAPES.items() if character in pattern]
+        reason = escapes[0] if escapes else "a backslash and a letter are a control character"
+        return (), f"{reason}; write / instead of the backslash"
     if os.sep == "/" and "\\" in pattern:
-        return (), "no file is there; write / in place of the backslash"
-    found = sorted(one for one in glob.glob(pattern) if os.path.isfile(one))
-    return found, f"no file is at {os.path.abspath(pattern)}"
+        return (), "no file exists there; write / instead of the backslash"
+    files = sorted(file for file in glob.glob(pattern) if os.path.isfile(file))
+    return files, f"no file exists at {os.path.abspath(pattern)}"
 
 
-def _real(path: str) -> str:
+def _resolve(path: str) -> str:
     return path if is_url(path) else os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""A report goes in; text, JSON, JUnit XML, an HTML page, and images with their boxes come out.
+"""Reporters: a report as text, JSON, JUnit XML, an HTML page, and images with their boxes.
 
-May import the rest of ``checker``, but for the check itself, and the rooms below ``checker``.
+May import the rest of ``checker`` except for ``checker.check``, and the packages below ``checker``.
 """

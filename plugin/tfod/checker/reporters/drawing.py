@@ -1,4 +1,4 @@
-"""An image with its boxes, as SVG: the report, ``tfod show`` and the service all draw it here."""
+"""Drawing of images with their boxes as SVG, for the report, ``tfod show`` and the service."""
 
 from __future__ import annotations
 
@@ -26,55 +26,55 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from PIL import Image
 
-MOST_DRAWN = 200
+MAX_DRAWN = 200
 WRONG, OTHER = "#e3001b", "#7fd4ff"
-"""Colours of boxes that a finding is about, and of others."""
-_REACH = 0.25  # how far outside its image a box is drawn, as a part of it; others end there
-_LONGEST = 480  # pixels of the longer side of an image on a page
+"""Colours of boxes with and without findings."""
+_MAX_OVERHANG = 0.25  # boxes are clipped at this fraction of the image size outside of the image
+_MAX_SIDE = 480  # pixels of the longer side of an image on a page
 _UNIT = 1000.0  # width of an image in the units of its SVG
-_AIR = 0.03  # room around boxes that reach outside, so that their lines are seen
-_USUAL_WIDTH, _LETTER = 20.0, 0.8  # of images in a report, and the height of names, rem
-_CELL, _RIM = 0.7, 0.225  # width of a letter and of what is around a name, as parts of its height
-_USUAL_SIZE, _UTMOST_ASPECT = (320, 240), 6.0
+_MARGIN = 0.03  # space around boxes that extend outside, so that their lines are visible
+_USUAL_WIDTH, _LETTER_HEIGHT = 20.0, 0.8  # width of images in a report, and height of names, rem
+_LETTER_WIDTH, _NAME_MARGIN = 0.7, 0.225  # as fractions of the height of a name
+_DEFAULT_SIZE, _MAX_ASPECT = (320, 240), 6.0
 _MASK_OPACITY = 110
 _GOLDEN, _FIRST_HUE = 0.6180339887498949, 0.36
-_GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # of sRGB; of red, green and blue
+_GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # sRGB: gamma; red, green and blue
 _LUMINANCE = 0.17
-"""Of a class's colour; white on it has a contrast of 4.7 to 1, WCAG 2.2 asks for 4.5."""
+"""Luminance of class colours. White text has a contrast of 4.7 to 1; WCAG 2.2 requires 4.5."""
 
 
 def draw(
     sample: Sample,
     *,
-    tallest: float = 12.0,
+    max_height: float = 12.0,
     colours: Sequence[str] = (),
     detection: Detection | None = None,
 ) -> str:
     """Draw a sample as SVG in which the image is 1,000 units wide, with a margin for boxes outside.
 
-    The pixels are shown as they are stored, as TensorFlow sees them: EXIF orientation is not
-    applied. An image that is missing, broken or a bomb is a grey field. The wrong boxes are on top.
-    Names do not cover each other: where there is no room for one, the box's tooltip alone has it.
+    The pixels are shown as stored, as TensorFlow reads them, without EXIF orientation. An image
+    that is missing, damaged or a decompression bomb is grey. Boxes with findings are on top. Names
+    do not overlap: if there is no space for a name, only the tooltip of the box has it.
 
     Args:
-        sample: what to draw.
-        tallest: height on a page at most, rem.
-        colours: of the boxes; by default the wrong ones are red and the others blue.
-        detection: with masks and keypoints, which are drawn in the colours of their boxes.
+        sample: the image and its boxes.
+        max_height: maximum height on a page, rem.
+        colours: colours of the boxes; by default red with findings, and otherwise blue.
+        detection: masks and keypoints to draw in the colours of their boxes.
 
     Raises:
         TfodError: Pillow or jinja2 is not installed.
     """
-    small, aspect = shrunk(sample, _LONGEST)
-    numbers, corners = _drawn_boxes(sample)
+    small, aspect = shrunk(sample, _MAX_SIDE)
+    numbers, corners = _select_boxes(sample)
     colours = colours or [
         WRONG if number in sample.offending else OTHER for number in range(len(sample.boxes))
     ]
     scale = np.array((_UNIT, _UNIT / aspect) * 2)
-    frame = (_extent(corners) * scale).tolist()
-    wide, high = frame[2] - frame[0], frame[3] - frame[1]
-    width = tallest * wide / high
-    letter = _LETTER * wide / min(_USUAL_WIDTH, width)
+    frame = (_compute_extent(corners) * scale).tolist()
+    frame_width, frame_height = frame[2] - frame[0], frame[3] - frame[1]
+    width = max_height * frame_width / frame_height
+    letter = _LETTER_HEIGHT * frame_width / min(_USUAL_WIDTH, width)
     boxes = [
         _Box(
             (box * scale).tolist(),
@@ -86,19 +86,19 @@ def draw(
         for number, box in zip(numbers, corners, strict=True)
     ]
     _place_names(boxes, frame, letter)
-    layer = _mask_layer(detection, colours, aspect) if detection else None
+    layer = _draw_masks(detection, colours, aspect) if detection else None
     svg: str = template_of("drawing.svg").render(
-        view=f"{frame[0]:.0f} {frame[1]:.0f} {wide:.0f} {high:.0f}",
+        view=f"{frame[0]:.0f} {frame[1]:.0f} {frame_width:.0f} {frame_height:.0f}",
         width=width,
-        tallest=tallest,
+        height=max_height,
         about=f"{plural(len(numbers), 'box')} on {sample.item or 'the image'}",
         picture=_data_url(small, "JPEG") if small else None,
-        high=_UNIT / aspect,
-        why="image does not decode" if sample.image else "no image in the record",
+        image_height=_UNIT / aspect,
+        why="image cannot be decoded" if sample.image else "no image in the record",
         letter=letter,
         masks=_data_url(layer, "PNG") if layer else None,
         boxes=boxes,
-        points=_points(detection, colours, scale) if detection else (),
+        points=_list_points(detection, colours, scale) if detection else (),
         other=OTHER,
     )
     return svg
@@ -106,7 +106,7 @@ def draw(
 
 @cache
 def template_of(name: str) -> Template:
-    """A template of the page: before a fork, since loading it takes as long as a small check.
+    """Load a template. Call this before a fork: it takes as long as a small check.
 
     Raises:
         TfodError: jinja2 is not installed.
@@ -121,7 +121,7 @@ def template_of(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        # Control characters are spelled out wherever a text is written.
+        # Escapes control characters in all texts.
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(number="{:,}".format, size=size, plural=plural)
@@ -130,15 +130,15 @@ def template_of(name: str) -> Template:
 
 
 def undrawn(sample: Sample) -> int:
-    """Boxes that are too many to draw, or not finite."""
-    return len(sample.boxes) - len(_drawn_boxes(sample)[0])
+    """Return the number of boxes that are not drawn: too many, or with NaN."""
+    return len(sample.boxes) - len(_select_boxes(sample)[0])
 
 
 def class_colour(name: str, label: int | None) -> str:
-    """The colour of a class: by its id, whose neighbours differ most, or by its name."""
-    place = label if label is not None else zlib.crc32(name.encode("utf-8", "replace"))
-    # Steps of the golden ratio never come near an earlier hue.
-    light = np.array(colorsys.hls_to_rgb((_FIRST_HUE + place * _GOLDEN) % 1, 0.5, 0.8)) ** _GAMMA
+    """Return the colour of a class: by its id, so that similar ids differ, or by its name."""
+    index = label if label is not None else zlib.crc32(name.encode("utf-8", "replace"))
+    # Steps of the golden ratio keep a distance from all earlier hues.
+    light = np.array(colorsys.hls_to_rgb((_FIRST_HUE + index * _GOLDEN) % 1, 0.5, 0.8)) ** _GAMMA
     light = np.minimum(1, light * _LUMINANCE / (light @ _LUMINANCES))
     red, green, blue = np.rint(255 * light ** (1 / _GAMMA)).astype(int).tolist()
     return f"#{red:02x}{green:02x}{blue:02x}"
@@ -147,69 +147,71 @@ def class_colour(name: str, label: int | None) -> str:
 # Boxes and their names
 
 
-def _drawn_boxes(sample: Sample) -> tuple[list[int], np.ndarray]:
-    """Boxes of a sample as they are drawn; those that reach farther outside end at ``_REACH``.
+def _select_boxes(sample: Sample) -> tuple[list[int], np.ndarray]:
+    """Select the boxes to draw, and clip those that extend far outside.
 
     Returns:
-        Their numbers, with no NaN among them, not too many, the offending ones last; and the boxes,
-        shape (n, 4), normalized, the smaller coordinate first.
+        The numbers of at most ``MAX_DRAWN`` boxes without NaN, those with findings last; and the
+        boxes, shape (n, 4), normalized, the smaller coordinates first.
     """
     boxes = np.asarray(sample.boxes, np.float64).reshape(-1, 4)
-    known = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
-    numbers = sorted(known, key=lambda one: one not in sample.offending)[:MOST_DRAWN][::-1]
-    upright = np.sort(boxes[numbers].reshape(-1, 2, 2), axis=1).reshape(-1, 4)
-    return numbers, np.clip(upright, -_REACH, 1 + _REACH)
+    finite = np.nonzero(~np.isnan(boxes).any(axis=1))[0].tolist()
+    numbers = sorted(finite, key=lambda number: number not in sample.offending)[:MAX_DRAWN][::-1]
+    ordered = np.sort(boxes[numbers].reshape(-1, 2, 2), axis=1).reshape(-1, 4)
+    return numbers, np.clip(ordered, -_MAX_OVERHANG, 1 + _MAX_OVERHANG)
 
 
-def _extent(boxes: np.ndarray) -> np.ndarray:
-    """The image and all that reaches outside: left, top, right, bottom, normalized."""
+def _compute_extent(boxes: np.ndarray) -> np.ndarray:
+    """Return the extent of the image and its boxes: left, top, right, bottom, normalized."""
     corners = np.vstack((boxes, (0.0, 0.0, 1.0, 1.0)))
-    least, most = corners[:, :2].min(axis=0), corners[:, 2:].max(axis=0)
-    return np.concatenate((least - _AIR * (least < 0), most + _AIR * (most > 1)))
+    low, high = corners[:, :2].min(axis=0), corners[:, 2:].max(axis=0)
+    # A margin only at the sides where boxes extend outside.
+    return np.concatenate((low - _MARGIN * (low < 0), high + _MARGIN * (high > 1)))
 
 
 @dataclass
 class _Box:
-    """A box as it is drawn; ``place`` is where its name begins, None where there is no room."""
+    """A box to draw. ``name_start`` is the position of its name, None if there is no space."""
 
     corners: Sequence[float]
     number: int
     name: str
     colour: str
     is_wrong: bool
-    place: tuple[float, float] | None = None
+    name_start: tuple[float, float] | None = None
 
 
 def _place_names(boxes: Sequence[_Box], frame: Sequence[float], letter: float) -> None:
-    """Find room for names above their boxes, in them at the top or below; for wrong ones first."""
+    """Place names above, in or below their boxes, starting with the boxes with findings."""
     left, top, right, bottom = frame
-    taken: list[tuple[float, float, float]] = []  # left, top, right
+    used: list[tuple[float, float, float]] = []  # left, top, right
     height = 1.3 * letter
     for box in reversed(boxes):
-        width = (columns(shortened_name(box.name)) * _CELL + 2 * _RIM) * letter
+        width = (columns(shortened_name(box.name)) * _LETTER_WIDTH + 2 * _NAME_MARGIN) * letter
         x = max(left, min(box.corners[0], right - width))
         for y in (box.corners[1] - height, box.corners[1] + 0.1 * letter, box.corners[3]):
             is_free = all(
                 x + width <= start or end <= x or abs(y - other) >= height
-                for start, other, end in taken
+                for start, other, end in used
             )
             if box.name and is_free and top <= y and y + height <= bottom:
-                taken.append((x, y, x + width))
-                box.place = x + _RIM * letter, y + letter
+                used.append((x, y, x + width))
+                box.name_start = x + _NAME_MARGIN * letter, y + letter
                 break
 
 
-def _points(
+def _list_points(
     detection: Detection, colours: Sequence[str], scale: np.ndarray
 ) -> Iterator[tuple[float, float, str, bool]]:
-    """Keypoints, their colour and whether they are visible; those far outside are not drawn."""
-    found = detection.keypoints
-    if found is None:
+    """Yield x, y, colour and visibility of keypoints, except for those far outside."""
+    keypoints = detection.keypoints
+    if keypoints is None:
         return
-    near = (found.xy >= -_REACH) & (found.xy <= 1 + _REACH)  # nor is it NaN
-    for number, place in np.argwhere((found.visibility != 0) & near.all(axis=2)).tolist():
-        x, y = (found.xy[number, place] * scale[:2]).tolist()
-        yield x, y, colours[number], bool(found.visibility[number, place] == 2)
+    xy, visibility = keypoints.xy, keypoints.visibility
+    is_near = (xy >= -_MAX_OVERHANG) & (xy <= 1 + _MAX_OVERHANG)  # False for NaN
+    for number, index in np.argwhere((visibility != 0) & is_near.all(axis=2)).tolist():
+        x, y = (xy[number, index] * scale[:2]).tolist()
+        yield x, y, colours[number], bool(visibility[number, index] == 2)
 
 
 # Pixels
@@ -220,14 +222,14 @@ def _data_url(image: Image.Image, kind: str) -> str:
     return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _mask_layer(detection: Detection, colours: Sequence[str], aspect: float) -> Image.Image | None:
-    """The masks of a record in the colours of their objects, translucent; None without one."""
+def _draw_masks(detection: Detection, colours: Sequence[str], aspect: float) -> Image.Image | None:
+    """Draw the masks of a record in translucent colours; None if there are no masks."""
     from PIL import Image, ImageColor
 
-    layer, size = None, (_LONGEST, max(1, round(_LONGEST / aspect)))
+    layer, size = None, (_MAX_SIDE, max(1, round(_MAX_SIDE / aspect)))
     masks = detection.masks if detection.numerical_masks is None else detection.numerical_masks
     for mask, colour in zip(() if masks is None else masks, colours, strict=False):
-        drawn = _decoded(mask) if isinstance(mask, PngMask) else mask
+        drawn = _decode_mask(mask) if isinstance(mask, PngMask) else mask
         if drawn is not None:
             layer = layer or Image.new("RGBA", size, (0, 0, 0, 0))
             inside = Image.fromarray(np.where(drawn > 0, 255, 0).astype("u1"))
@@ -236,8 +238,8 @@ def _mask_layer(detection: Detection, colours: Sequence[str], aspect: float) -> 
     return layer
 
 
-def _decoded(mask: PngMask) -> np.ndarray | None:
-    """Where a mask is; None of one that is broken or a bomb."""
+def _decode_mask(mask: PngMask) -> np.ndarray | None:
+    """Decode a mask; None if it is damaged or a decompression bomb."""
     size = png_size(mask.data)
     if size is not None and _fits_into_memory(size):
         with contextlib.suppress(ValueError):
@@ -245,12 +247,12 @@ def _decoded(mask: PngMask) -> np.ndarray | None:
     return None
 
 
-def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
-    """Decode an image, at most ``longest`` pixels a side, to 8-bit RGB.
+def shrunk(sample: Sample, max_side: int) -> tuple[Image.Image | None, float]:
+    """Decode an image to 8-bit RGB, with sides of at most ``max_side`` pixels.
 
     Returns:
-        The image, None if it is missing, broken or a bomb; and the width by height at which to show
-        it: what a record says may be absurd, and an image that is a line is no use either.
+        The image, None if it is missing, damaged or a decompression bomb; and the aspect ratio at
+        which to show it, which is limited, because the declared size may be wrong.
 
     Raises:
         TfodError: Pillow is not installed.
@@ -264,30 +266,30 @@ def shrunk(sample: Sample, longest: int) -> tuple[Image.Image | None, float]:
                 with Image.open(io.BytesIO(sample.image), formats=PILLOW_FORMATS) as image:
                     full = image.size
                     if _fits_into_memory(full):
-                        image.draft("RGB", (longest, longest))
-                        small, size = _rgb(image, longest), full
-            except Exception:  # whatever decoders raise on broken bytes: OSError, struct.error, ...
+                        image.draft("RGB", (max_side, max_side))
+                        small, size = _to_small_rgb(image, max_side), full
+            except Exception:  # decoders raise many types for damaged bytes
                 small = None
-    width, height = size if min(size) > 0 else _USUAL_SIZE
-    return small, min(max(width / height, 1 / _UTMOST_ASPECT), _UTMOST_ASPECT)
+    width, height = size if min(size) > 0 else _DEFAULT_SIZE
+    return small, min(max(width / height, 1 / _MAX_ASPECT), _MAX_ASPECT)
 
 
 def _fits_into_memory(size: tuple[int, int]) -> bool:
-    """Whether an image of this width and height is no decompression bomb."""
+    """Return whether an image of this width and height is not a decompression bomb."""
     from PIL import Image
 
     return Image.MAX_IMAGE_PIXELS is None or size[0] * size[1] <= Image.MAX_IMAGE_PIXELS
 
 
-def _rgb(image: Image.Image, longest: int) -> Image.Image:
-    """Small, without transparency, which JPEG does not have."""
+def _to_small_rgb(image: Image.Image, max_side: int) -> Image.Image:
+    """Shrink an image, and remove transparency, which JPEG does not support."""
     from PIL import Image
 
     small = image.copy()
-    if image.mode.startswith("I"):  # of 16 bits; a plain conversion would clip it to white
+    if image.mode.startswith("I"):  # 16 bits; convert() would clip values to white
         values = np.asarray(image).astype(np.float64)
         small = Image.fromarray((values / max(values.max(), 1.0) * 255).clip(0, 255).astype("u1"))
-    small.thumbnail((longest, longest))
+    small.thumbnail((max_side, max_side))
     if "A" not in small.getbands() and "transparency" not in small.info:
         return small.convert("RGB")
     layer = small.convert("RGBA")

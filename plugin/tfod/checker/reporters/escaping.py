@@ -1,4 +1,4 @@
-"""Texts from shards, made safe to show: nothing in them may steer what shows them."""
+"""Escaping of texts from shards, so that they cannot control a terminal or a page."""
 
 from __future__ import annotations
 
@@ -6,79 +6,79 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-_UNSEEN = re.compile(
+_ESCAPED = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0, DEL and C1: escape sequences of terminals
-    "\xad\u180e\u200b\u2060-\u2064\ufeff"  # nothing to see, so names look alike that differ
-    "\xa0\u1680\u2000-\u200a\u202f\u205f"  # spaces that are not the space
+    "\xad\u180e\u200b\u2060-\u2064\ufeff"  # invisible, so that different names look alike
+    "\xa0\u1680\u2000-\u200a\u202f\u205f"  # special spaces
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction: "gpj.exe" reads as "exe.jpg"
-    "\u2028\u2029"  # separators of lines and paragraphs
+    "\u2028\u2029"  # line and paragraph separators
     "\u206a-\u206f\ufff9-\ufffb\U000e0000-\U000e007f"  # deprecated formats, annotations, tags
-    "\ufffe\uffff\ud800-\udfff"  # no characters at all; XML and UTF-8 refuse them
+    "\ufffe\uffff\ud800-\udfff"  # not characters; invalid in XML and UTF-8
     "]"
 )
-"""Joiners (U+200C, U+200D) stay: Persian, Indic scripts and emoji are written with them."""
+"""Joiners (U+200C, U+200D) are kept, because Persian, Indic scripts and emoji need them."""
 WIDTH = 80
-"""Columns of a text for a terminal; only a word or a name that is longer goes beyond."""
-_LONGEST_NAME = 40
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+"""Maximum line width for a terminal; only longer words and names exceed it."""
+_MAX_NAME_LENGTH = 40
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
-    r"""A text with its control characters spelled out: ``\x1b``, ``\u202e``, ``\n``."""
-    return _UNSEEN.sub(_spell, text)
+    r"""Escape control characters: ``\x1b``, ``\u202e``, ``\n``."""
+    return _ESCAPED.sub(_escape, text)
 
 
 def shortened_name(name: str) -> str:
-    """A class as it is written into an image."""
-    if len(name) > _LONGEST_NAME:
-        name = name[: _LONGEST_NAME - 1] + "…"
+    """Truncate and escape a class name, to draw it on an image."""
+    if len(name) > _MAX_NAME_LENGTH:
+        name = name[: _MAX_NAME_LENGTH - 1] + "…"
     return visible(name)
 
 
 def escape_json(document: str) -> str:
-    """A JSON document with the same characters as JSON's own escapes; line breaks stay.
+    """Replace the same characters by JSON escapes in a JSON document, except for line breaks.
 
-    Half a surrogate pair, which strict parsers refuse, is spelled out with a second backslash.
+    Half a surrogate pair, which strict parsers reject, gets a second backslash.
     """
-    return _UNSEEN.sub(_spell_in_json, document)
+    return _ESCAPED.sub(_escape_in_json, document)
 
 
 def columns(text: str) -> int:
-    """Cells that a text takes on a terminal: 2 for a CJK character, 0 for a combining one."""
+    """Return the width of a text on a terminal: 2 for a CJK character, 0 for a combining one."""
     if text.isascii():
         return len(text)
-    return sum(map(_cells, text))
+    return sum(map(_character_width, text))
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table: the first column to the left, the others, which are numbers, to the right.
+    """Yield the lines of a table, with the first column left-aligned and the others right-aligned.
 
     Args:
-        rows: texts, which are shown as they are; all of one length.
+        rows: the cells, which are not escaped; all rows have the same length.
     """
     widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        pads = [" " * (width - columns(one)) for one, width in zip(row, widths, strict=True)]
-        cells = (pad + one for pad, one in zip(pads[1:], row[1:], strict=True))
+        pads = [" " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = (pad + cell for pad, cell in zip(pads[1:], row[1:], strict=True))
         yield "  ".join((row[0] + pads[0], *cells)).rstrip()
 
 
-def _cells(character: str) -> int:
+def _character_width(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _spell(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     character = match.group()
     code = ord(character)
     if code <= 0xFF:
-        return _SHORT.get(character, f"\\x{code:02x}")
+        return _SHORT_ESCAPES.get(character, f"\\x{code:02x}")
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _spell_in_json(match: re.Match[str]) -> str:
+def _escape_in_json(match: re.Match[str]) -> str:
     character = match.group()
     if character == "\n":
         return character

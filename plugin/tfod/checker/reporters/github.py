@@ -1,6 +1,6 @@
-"""The findings as lines that GitHub Actions shows beside files.
+"""Findings as workflow commands, which GitHub Actions shows next to files.
 
-It shows them beside lines of source code. A shard has none: the message says which record and byte.
+A shard has no lines of source code, so the message contains the record and the byte.
 Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions.
 """
 
@@ -16,27 +16,29 @@ from tfod.checker.reporters.wording import SEVEREST_FIRST, group_findings, place
 from tfod.tfrecord.storage.urls import is_url
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
-_MOST_SHOWN = 10
-"""Of each command that GitHub shows for a step; https://docs.github.com/rest/checks/runs."""
+_MAX_SHOWN = 10  # commands of each kind that GitHub shows for a step
 
 
 def render_github(report: Report) -> str:
-    """Write findings as workflow commands: as many as GitHub shows, of all rules that fired."""
+    """Format the findings that GitHub shows as workflow commands, with some of each rule."""
     groups = group_findings(report)
-    titles = {one.code: f"{one.code} {one.rule.title}" for one in groups}
-    in_turn = [one for one in chain(*zip_longest(*(group.findings for group in groups))) if one]
+    titles = {group.code: f"{group.code} {group.rule.title}" for group in groups}
+    # The first finding of each rule, then the second of each rule, and so on.
+    rounds = chain(*zip_longest(*(group.findings for group in groups)))
+    findings = [finding for finding in rounds if finding]
     lines = []
     for severity in SEVEREST_FIRST:
-        of_severity = [one for one in in_turn if one.severity is severity]
-        lines += [_command(report, one, titles[one.code]) for one in of_severity[:_MOST_SHOWN]]
+        matches = [finding for finding in findings if finding.severity is severity]
+        for finding in matches[:_MAX_SHOWN]:
+            lines.append(_format_command(report, finding, titles[finding.code]))
     if report.total > len(lines):
-        shown = f"GitHub shows {_MOST_SHOWN} errors and {_MOST_SHOWN} warnings of a step"
+        shown = f"GitHub shows {_MAX_SHOWN} errors and {_MAX_SHOWN} warnings per step"
         lines.append(f"{plural(report.total - len(lines), 'finding')} more: {shown}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _command(report: Report, finding: Finding, title: str) -> str:
-    """The file, of an entry of a zip that of the zip; and where in it, what is wrong, the fix."""
+def _format_command(report: Report, finding: Finding, title: str) -> str:
+    """Format a finding as a workflow command. For a zip entry, the file is the zip."""
     source = report.source_of(finding.shard)
     path = source or (report.sources[0].name if report.sources else ".")
     folder = os.path.join(os.getcwd(), "")
@@ -47,10 +49,11 @@ def _command(report: Report, finding: Finding, title: str) -> str:
     text = ": ".join(filter(None, parts)) + (
         f"\nFix: {visible(finding.fix)}" if finding.fix else ""
     )
-    file, title = (_escaped(visible(one), ":,") for one in (path.replace(os.sep, "/"), title))
-    return f"::{_COMMANDS[finding.severity]} file={file},title={title}::{_escaped(text)}"
+    file, title = (_escape(visible(part), ":,") for part in (path.replace(os.sep, "/"), title))
+    return f"::{_COMMANDS[finding.severity]} file={file},title={title}::{_escape(text)}"
 
 
-def _escaped(text: str, others: str = "") -> str:
-    """As @actions/core does it; ``escapeData`` of ``packages/core/src/command.ts``."""
-    return "".join(f"%{ord(one):02X}" if one in f"%\r\n{others}" else one for one in text)
+def _escape(text: str, more: str = "") -> str:
+    # As escapeData of @actions/core, packages/core/src/command.ts.
+    special = f"%\r\n{more}"
+    return "".join(f"%{ord(char):02X}" if char in special else char for char in text)

@@ -1,8 +1,8 @@
-"""The report as one self-contained page, for people who would rather look than read.
+"""The report as a self-contained HTML page with images.
 
-It loads nothing, runs no script, and shows everything that came from a shard as plain text. Its
-body has no inline styles, so that another page can show it under a strict policy. The page of
-``tfod show`` is the same template with nothing but images in it.
+The page loads nothing, runs no scripts, and escapes all texts from shards. Its body has no inline
+styles, so that a page with a strict policy can include it. The page of ``tfod show`` uses the same
+template, with only images.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from tfod.checker.finding import Finding, plural
+from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import REPORT_VERSION, Report, most_first
 from tfod.checker.reporters import wording
 from tfod.checker.reporters.drawing import OTHER, WRONG, draw, template_of, undrawn
@@ -26,32 +27,32 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 AFTER_HEAD = "<!-- after the head -->"
-"""Stands in a body after the verdict; what a page offers to do at once may take its place."""
+"""Marks the end of the verdict in a body; the service inserts its buttons here."""
 _BODY = ("<main>\n", "\n</main>")
-"""What is around the body of a report; texts from shards are escaped."""
+"""The text before and after the body of a report; texts from shards cannot contain it."""
 _OPEN_CARDS, _OPEN_ROWS, _OPEN_BARS, _OPEN_SOURCES = 4, 5, 25, 10
-_MOST = 500  # rows, bars or files
+_MAX_SHOWN = 500  # rows, bars or files
 ON_THE_PAGE = {
-    "TFR012": "If such records are meant, check them with tfod on your own machine.",
-    "EXA010": "If they are meant to be like this, choose the layout of the records under Options.",
+    "TFR012": "If you expect records this large, check them with tfod on your own computer.",
+    "EXA010": "If this is intended, choose the layout of the records under Options.",
     "LAB001": "Upload the right label map (label_map.pbtxt) together with the shards.",
-    "ZIP007": "Split it into several archives, or check the shard by itself if it is so large.",
+    "ZIP007": "Split it into several archives, or check a very large shard without the zip.",
     "TSK007": "Export the task as CVAT for images 1.1.",
 }
-"""Fixes for readers of the service's page, who have no options to pass, by rule."""
+"""Fixes for users of the service, who cannot pass options, by rule."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """An image on a page, and what is said of it.
+    """An image on a page, with its description.
 
     Attributes:
         svg: the image with its boxes.
-        name: the image's file name, or what else people know it by.
-        where: its record.
-        lines: of each rule its first finding, its title and how many there are, severest first.
-        notes: what is odd about how it is drawn.
-        classes: name, colour (empty for none) and how many objects there are.
+        name: file name of the image, or another name of the record.
+        where: the record, as text.
+        lines: first finding, title and number of findings of each rule, most severe first.
+        notes: remarks about the drawing.
+        classes: name, colour (or empty) and number of objects of each class.
     """
 
     svg: str
@@ -63,51 +64,51 @@ class Card:
 
 
 def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool = False) -> str:
-    """Write a report as an HTML page, to be saved as UTF-8.
+    """Format a report as an HTML page, to be saved as UTF-8.
 
-    ``on_page`` says that the service made it, whose users have no options of a command line.
+    ``on_page`` is for the service, whose users have no command line.
 
     Raises:
         TfodError: jinja2, or Pillow for the images, is not installed.
     """
     groups = group_findings(report)
     if on_page:
-        groups = [_on_page(one, ON_THE_PAGE.get(one.code)) for one in groups]
-    several = report.counts.shards > 1
-    cards = [_card(sample, groups, several=several) for sample in samples]
-    cards.sort(key=lambda one: -one.lines[0][0].severity.rank if one.lines else 1)
-    sizes = {f"{width} × {high}": n for (high, width), n in report.image_sizes.items()}
+        groups = [_replace_fix(group, ON_THE_PAGE.get(group.code)) for group in groups]
+    names_shard = report.counts.shards > 1
+    cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
+    cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)
+    sizes = {f"{width} × {height}": n for (height, width), n in report.image_sizes.items()}
     return _render(
         title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
         report=report,
-        has_wrong_boxes=any(one.offending for one in samples),
+        has_wrong_boxes=any(sample.offending for sample in samples),
         next_steps=next_steps(report, groups, on_page=on_page),
-        sections=[(one, _folded(one.findings, _OPEN_ROWS, one.total)) for one in groups],
-        images=_folded([one for one in cards if one.lines], _OPEN_CARDS),
-        sound=[one for one in cards if not one.lines],
+        sections=[(group, _fold(group.findings, _OPEN_ROWS, group.total)) for group in groups],
+        images=_fold([card for card in cards if card.lines], _OPEN_CARDS),
+        without_findings=[card for card in cards if not card.lines],
         charts=[
-            ("Objects per class", "class", _bars(report.classes)),
-            ("Image sizes, width × height in pixels", "size", _bars(sizes)),
+            ("Objects per class", "class", _make_bars(report.classes)),
+            ("Image sizes, width × height in pixels", "size", _make_bars(sizes)),
         ],
-        sources=_folded(report.sources, _OPEN_SOURCES),
+        sources=_fold(report.sources, _OPEN_SOURCES),
     )
 
 
 def body_of(page: mmap) -> tuple[int, int, int]:
-    """What another page shows of a report that :func:`render_html` has made, which may be long.
+    """Find the body of a page from :func:`render_html`, to include it in another page.
 
-    It brings the ``<h1>``, and that page needs :func:`report_css`, and from its policy only
-    ``img-src data:`` besides.
+    The body contains the ``<h1>``. The other page needs :func:`report_css`, and ``img-src data:``
+    in its policy.
 
     Returns:
-        The bytes where it begins, where its head ends (`AFTER_HEAD`), and where it ends.
+        The byte offsets of the start, of the end of its head (`AFTER_HEAD`), and of the end.
     """
-    start, middle = (page.find(one.encode()) for one in (_BODY[0], AFTER_HEAD))
+    start, middle = page.find(_BODY[0].encode()), page.find(AFTER_HEAD.encode())
     return start + len(_BODY[0]), middle, page.rfind(_BODY[1].encode())
 
 
 def render_cards(cards: Sequence[Card], title: str) -> str:
-    """Write a page of images alone, to be saved as UTF-8.
+    """Format a page with only images, to be saved as UTF-8.
 
     Raises:
         TfodError: jinja2 is not installed.
@@ -117,16 +118,17 @@ def render_cards(cards: Sequence[Card], title: str) -> str:
 
 @cache
 def report_css() -> str:
-    """The style sheet of reports."""
+    """Read the style sheet of reports."""
     return files("tfod.checker.reporters").joinpath("templates/report.css").read_text("utf-8")
 
 
 @cache
 def load_template() -> Template:
-    """The template of the page, as :func:`~tfod.checker.reporters.drawing.template_of`."""
+    """Load the template of the page, like :func:`~tfod.checker.reporters.drawing.template_of`."""
     template = template_of("report.html")
     template.globals.update(
         wording=wording,
+        verdict_texts=VERDICT_TEXTS,
         colours={"wrong": WRONG, "other": OTHER},
         after_head=AFTER_HEAD,
         report_version=REPORT_VERSION,
@@ -140,42 +142,52 @@ def _render(**values: Any) -> str:
     return f"{load_template().render(**values).strip()}\n"
 
 
-def _card(sample: Sample, groups: Sequence[Group], *, several: bool) -> Card:
-    """A sample drawn, with all that was found in it."""
-    place, lines = (sample.shard, sample.record), []
+def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) -> Card:
+    lines = []
     for group in groups:
-        if same := [one for one in group.findings if (one.shard, one.record) == place]:
-            lines.append((same[0], group.rule.title, len(same)))
-    left, where = undrawn(sample), record_name(sample.record)
+        findings = [
+            finding
+            for finding in group.findings
+            if (finding.shard, finding.record) == (sample.shard, sample.record)
+        ]
+        if findings:
+            lines.append((findings[0], group.rule.title, len(findings)))
+    count, record = undrawn(sample), record_name(sample.record)
     return Card(
         svg=draw(sample),
-        name=sample.item or where,
-        where=f"{sample.shard}, {where}" if several else where,
-        lines=sorted(lines, key=lambda one: -one[0].severity.rank),
-        notes=[f"{plural(left, 'box')} not drawn"] if left else [],
+        name=sample.item or record,
+        where=f"{sample.shard}, {record}" if names_shard else record,
+        lines=sorted(lines, key=lambda line: -line[0].severity.rank),
+        notes=[f"{plural(count, 'box')} not drawn"] if count else [],
     )
 
 
-def _on_page(group: Group, fix: str | None) -> Group:
-    findings = [one._replace(fix=fix) for one in group.findings] if fix else group.findings
-    return group._replace(fix=fix or group.fix, findings=findings)
+def _replace_fix(group: Group, fix: str | None) -> Group:
+    if fix is None:
+        return group
+    return group._replace(
+        fix=fix, findings=[finding._replace(fix=fix) for finding in group.findings]
+    )
 
 
-def _bars(counts: Mapping[str, int]) -> dict[str, object]:
-    """The most frequent first: name, count, percent of the longest bar."""
-    most = max(counts.values(), default=0) or 1
-    bars = [(name, count, count / most * 100) for name, count in most_first(counts)]
-    return _folded(bars, _OPEN_BARS)
+def _make_bars(counts: Mapping[str, int]) -> dict[str, object]:
+    """Return name, count and percent of the longest bar, the most frequent first."""
+    longest = max(counts.values(), default=0) or 1
+    bars = [(name, count, count / longest * 100) for name, count in most_first(counts)]
+    return _fold(bars, _OPEN_BARS)
 
 
-def _folded(things: Sequence[object], first: int, total: int | None = None) -> dict[str, object]:
-    """What is seen at once, what on demand, and how many of so many are left out."""
-    if len(things) <= first + 2:  # not worth a click
-        first = len(things)
-    total = len(things) if total is None else total
+def _fold(items: Sequence[object], first: int, total: int | None = None) -> dict[str, object]:
+    """Split items into those that are shown, those shown on demand, and a number of omitted ones.
+
+    ``total`` is the number of all items, including some that are not among ``items``.
+    """
+    if len(items) <= first + 2:  # not worth a click
+        first = len(items)
+    total = len(items) if total is None else total
     return {
-        "open": things[:first],
-        "folded": things[first:_MOST],
-        "left": total - len(things[:_MOST]),
+        "open": items[:first],
+        "folded": items[first:_MAX_SHOWN],
+        "omitted": total - len(items[:_MAX_SHOWN]),
         "total": total,
     }

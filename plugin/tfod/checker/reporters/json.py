@@ -1,4 +1,4 @@
-"""The report as JSON, which ``docs/report.schema.json`` describes."""
+"""The report as JSON, described by ``docs/report.schema.json``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tfod.checker.reporters.escaping import escape_json
 
 
 def render_json(report: Report) -> str:
-    """Write a report as JSON, indented, to be saved as UTF-8.
+    """Format a report as indented JSON, to be saved as UTF-8.
 
-    Characters that steer a terminal or turn the direction of text are JSON escapes. Numbers that
-    JSON has no word for are the strings ``NaN``, ``Infinity`` and ``-Infinity``.
+    Characters that control a terminal or change the direction of text are escaped. Numbers that
+    are not finite become the strings ``NaN``, ``Infinity`` and ``-Infinity``.
     """
     text = json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False, indent=2)
     return escape_json(text) + "\n"

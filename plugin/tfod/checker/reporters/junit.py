@@ -1,9 +1,9 @@
-"""The report as the JUnit XML that Jenkins and GitLab show beside tests.
+"""The report as JUnit XML, which Jenkins and GitLab show with test results.
 
-A test suite is a file that was checked (or a label map, or the data set as a whole), and a test
-case is a rule that fired there. It has failed when the rule's severity fails the check; findings of
-lesser severity are the output of a test that has passed. A file without failures has one more test
-that has passed, so that each file is seen.
+A test suite is a file that was checked, a label map, or the whole dataset. A test case is a rule
+with findings in it. It fails if the rule's severity fails the check; findings of lower severity are
+the output of a test that passes. A file without failures has another passing test, so that every
+file is shown.
 """
 
 from __future__ import annotations
@@ -17,52 +17,53 @@ from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.wording import Group, group_findings, place_of
 
-_EVERYTHING = "the data set"
-"""Name of the suite of findings that are about no single file."""
+_WHOLE_DATASET = "the dataset"  # name of the suite with the findings that do not concern one file
 
 
 def render_junit(report: Report) -> str:
-    """Write a report as JUnit XML, to be saved as UTF-8."""
+    """Format a report as JUnit XML, to be saved as UTF-8."""
     groups = group_findings(report)
     root = Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")
     for name, counts in _by_file(report).items():
-        # Files are not timed one by one; the root has the duration.
+        # The root has the duration, since files are not timed separately.
         suite = SubElement(
-            root, "testsuite", name=visible(name) or _EVERYTHING, skipped="0", time="0.000"
+            root, "testsuite", name=visible(name) or _WHOLE_DATASET, skipped="0", time="0.000"
         )
         properties = SubElement(suite, "properties")
         dataset = report.dataset_of(name)
         profile = (dataset or report).profile.name
-        known = {"receiver": report.receiver, "profile": profile}
-        known |= {"dataset": dataset.name} if dataset else {}
-        for key, value in known.items():
+        values = {"receiver": report.receiver, "profile": profile}
+        values |= {"dataset": dataset.name} if dataset else {}
+        for key, value in values.items():
             SubElement(properties, "property", name=key, value=visible(value))
-        for group in (one for one in groups if one.code in counts):
-            listed = [one for one in group.findings if report.source_of(one.shard) == name]
-            _add_case(suite, group, listed, counts[group.code], report)
+        for group in (group for group in groups if group.code in counts):
+            listed = [
+                finding for finding in group.findings if report.source_of(finding.shard) == name
+            ]
+            _add_rule(suite, group, listed, counts[group.code], report)
         if suite.find("testcase/failure") is None:
-            _case(suite, f"nothing found that fails ({report.fail_on.value} or worse)")
-    for one in (root, *root):
-        one.set("tests", str(len(one.findall(".//testcase"))))
-        one.set("failures", str(len(one.findall(".//failure"))))
-        one.set("errors", "0")
+            _add_case(suite, f"no findings that fail ({report.fail_on.value} or worse)")
+    for element in (root, *root):
+        element.set("tests", str(len(element.findall(".//testcase"))))
+        element.set("failures", str(len(element.findall(".//failure"))))
+        element.set("errors", "0")
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
 def _by_file(report: Report) -> Mapping[str, Mapping[str, int]]:
-    """Findings by rule of each file, sources first; no finding is left out."""
-    files: dict[str, Counter[str]] = {one.name: Counter() for one in report.sources}
-    for shard, found in report.counts.by_shard.items():
-        files.setdefault(report.source_of(shard), Counter()).update(found)
+    """Count all findings by file and rule, with the sources first."""
+    files: dict[str, Counter[str]] = {source.name: Counter() for source in report.sources}
+    for shard, counts in report.counts.by_shard.items():
+        files.setdefault(report.source_of(shard), Counter()).update(counts)
     return files or {"": {}}
 
 
-def _add_case(
+def _add_rule(
     suite: Element, group: Group, listed: Sequence[Finding], count: int, report: Report
 ) -> None:
-    case = _case(suite, f"{group.code} {group.rule.title}")
-    text = "\n".join(_lines(group, listed, count))
+    case = _add_case(suite, f"{group.code} {group.rule.title}")
+    text = "\n".join(_format_lines(group, listed, count))
     if group.severity.rank < report.fail_on.rank:
         SubElement(case, "system-out").text = f"{group.severity.value}\n{text}"
         return
@@ -71,8 +72,8 @@ def _add_case(
     SubElement(case, "failure", message=message, type=group.severity.value).text = text
 
 
-def _lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]:
-    """What a failed test prints: the findings, and what to do about them."""
+def _format_lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]:
+    """Yield the output of a test: the findings, and how to fix them."""
     for finding in listed:
         yield ": ".join(filter(None, (place_of(finding), visible(finding.message))))
         if finding.fix != group.fix:
@@ -84,7 +85,7 @@ def _lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]
     yield f"Fix: {visible(group.fix)}"
 
 
-def _case(suite: Element, name: str) -> Element:
-    # Jenkins takes what is before the last dot for a package and shows one folder for each.
+def _add_case(suite: Element, name: str) -> Element:
+    # Jenkins treats the text before the last dot as a package, and shows a folder for each.
     classname = "tfod." + suite.get("name", "").replace(".", "_")
     return SubElement(suite, "testcase", name=visible(name), classname=classname, time="0.000")

@@ -1,4 +1,4 @@
-"""Images to show in the HTML report: chosen by the findings, and read again from their shards."""
+"""Selection of the images in the HTML report, which are read from their shards again."""
 
 from __future__ import annotations
 
@@ -24,27 +24,25 @@ from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import Record, RecordBatch, walk
 
-_LARGEST_RECORD = 64 << 20
-_ABOUT_CLASSES = ("LAB", "TSK")
-_MOST_SOUND = 4
-"""Images of a valid report that are shown though nothing was found in them."""
-_FIRST_RECORDS = 40
-"""Records of a shard among which images with boxes are looked for."""
+_MAX_RECORD_BYTES = 64 << 20
+_CLASS_FAMILIES = ("LAB", "TSK")  # the value of a finding can be a class name
+_MAX_WITHOUT_FINDINGS = 4  # images that a valid report shows although they have no findings
+_MAX_SEARCHED = 40  # records of a shard that are searched for such images
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An image with its objects, as it is in the shard.
+    """An image of a record with its objects.
 
     Attributes:
-        shard, record: which record.
-        item: its file name, or what else people know it by.
-        image: its encoded bytes; None where the record holds none.
-        height, width: pixels, as the record says; 0 where it does not.
+        shard, record: shard name and record number.
+        item: file name of the image, or another name of the record.
+        image: encoded bytes; None if the record does not have any.
+        height, width: size in pixels from the image, or else from the record; 0 if unknown.
         boxes: shape (n, 4), normalized ``xmin, ymin, xmax, ymax``; may be outside [0, 1], inverted
             or not finite.
-        classes: of the boxes, as the report names them; may be fewer.
-        offending: numbers of the boxes that findings are about; empty if that is unknown.
+        classes: classes of the boxes, as in the report; may be fewer than the boxes.
+        offending: numbers of the boxes with findings; empty if they are unknown.
     """
 
     shard: str
@@ -59,65 +57,70 @@ class Sample:
 
 
 def choose_samples(
-    report: Report, shards: Sequence[Shard], profile: Profile | None, most: int = 12
+    report: Report, shards: Sequence[Shard], profile: Profile | None, limit: int = 12
 ) -> list[Sample]:
-    """At most so many images with findings, with as many rules as possible among them.
+    """Choose at most ``limit`` images with findings, of as many rules as possible.
 
-    A valid report has some without findings, too, for people to see that the boxes are where they
-    should be. What cannot be read again is left out. ``profile`` is the one that was asked for;
-    None where each dataset was checked by a ready one.
+    A valid report also has some images without findings, so that users can see whether the boxes
+    are correct. Records that cannot be read again are left out. ``profile`` is the requested
+    profile; None if each dataset was checked with a built-in one.
     """
-    chosen: list[Sample] = []
-    wanted = _choose(report.findings, most)
+    samples: list[Sample] = []
+    chosen = _choose_records(report.findings, limit)
     for shard in shards:
-        here = {
-            found[0].offset or 0: found for (name, _), found in wanted.items() if name == shard.name
+        by_offset = {
+            findings[0].offset or 0: findings
+            for (name, _), findings in chosen.items()
+            if name == shard.name
         }
-        field_mapping = _field_mapping_of(report, shard.name, profile)
-        for record in _records(shard, sorted(here)) if here else ():
-            sample = _accused(_sample_of(record, shard, field_mapping), here[record.offset])
-            # Without image and boxes there is nothing to be seen.
+        field_mapping = _find_field_mapping(report, shard.name, profile)
+        for record in _read_records(shard, sorted(by_offset)) if by_offset else ():
+            sample = _read_record(record, shard, field_mapping)
+            # Without an image and boxes, there is nothing to draw.
             if sample.image or len(sample.boxes):
-                chosen.append(sample)
-    sound = min(_MOST_SOUND, most) if report.valid else 0
-    for shard in shards if len(chosen) < sound else ():
-        field_mapping = _field_mapping_of(report, shard.name, profile)
-        for record in islice(_records(shard), _FIRST_RECORDS):
-            sample = _sample_of(record, shard, field_mapping)
-            is_other = (sample.shard, sample.record) not in wanted
-            if is_other and sample.image and len(sample.boxes):
-                chosen.append(sample)
-            if len(chosen) >= sound:
-                return chosen
-    return chosen
+                samples.append(_mark_findings(sample, by_offset[record.offset]))
+    total = min(_MAX_WITHOUT_FINDINGS, limit) if report.valid else 0
+    for shard in shards if len(samples) < total else ():
+        field_mapping = _find_field_mapping(report, shard.name, profile)
+        for record in islice(_read_records(shard), _MAX_SEARCHED):
+            sample = _read_record(record, shard, field_mapping)
+            is_new = (sample.shard, sample.record) not in chosen
+            if is_new and sample.image and len(sample.boxes):
+                samples.append(sample)
+            if len(samples) >= total:
+                return samples
+    return samples
 
 
-def _field_mapping_of(report: Report, shard: str, profile: Profile | None) -> FieldMapping:
-    known = profile or READY.get((report.dataset_of(shard) or report).profile.name)
-    return known.field_mapping if known else FieldMapping()
+def _find_field_mapping(report: Report, shard: str, profile: Profile | None) -> FieldMapping:
+    profile = profile or READY.get((report.dataset_of(shard) or report).profile.name)
+    return profile.field_mapping if profile else FieldMapping()
 
 
-def _sample_of(record: Record, shard: Shard, field_mapping: FieldMapping) -> Sample:
+def _read_record(record: Record, shard: Shard, field_mapping: FieldMapping) -> Sample:
     examples = ExampleBatch.of(RecordBatch.of(record, shard.name))
     return read_sample(Detections(examples, field_mapping), 0)
 
 
-def _choose(findings: Sequence[Finding], most: int) -> dict[tuple[str, int], list[Finding]]:
-    """Records with their findings: the first of each rule, the severe ones first, then any."""
+def _choose_records(
+    findings: Sequence[Finding], limit: int
+) -> dict[tuple[str, int], list[Finding]]:
+    """Choose the first record of each rule, with severe rules first, then any records."""
     by_record: dict[tuple[str, int], list[Finding]] = {}
     first: dict[str, tuple[str, int]] = {}
-    for one in sorted(findings, key=lambda one: -one.severity.rank):
-        if one.record is not None:
-            place = one.shard, one.record
-            by_record.setdefault(place, []).append(one)
-            first.setdefault(one.code, place)
-    places = dict.fromkeys((*first.values(), *by_record))
-    return {place: by_record[place] for place in list(places)[:most]}
+    for finding in sorted(findings, key=lambda finding: -finding.severity.rank):
+        if finding.record is not None:
+            record = finding.shard, finding.record
+            by_record.setdefault(record, []).append(finding)
+            first.setdefault(finding.code, record)
+    records = dict.fromkeys((*first.values(), *by_record))
+    return {record: by_record[record] for record in list(records)[:limit]}
 
 
-def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
-    objects = {one.value.get("object") for one in findings if isinstance(one.value, dict)}
-    wrong = [one.value for one in findings if one.code[:3] in _ABOUT_CLASSES]
+def _mark_findings(sample: Sample, findings: Sequence[Finding]) -> Sample:
+    values = (finding.value for finding in findings)
+    objects = {value.get("object") for value in values if isinstance(value, dict)}
+    wrong = [finding.value for finding in findings if finding.code[:3] in _CLASS_FAMILIES]
     objects |= {number for number, name in enumerate(sample.classes) if name in wrong}
     return replace(
         sample,
@@ -127,36 +130,34 @@ def _accused(sample: Sample, findings: Sequence[Finding]) -> Sample:
     )
 
 
-def _records(shard: Shard, offsets: Sequence[int] = ()) -> Iterator[Record]:
-    """The records that begin at these bytes, in order, or all; damaged ones are left out.
+def _read_records(shard: Shard, offsets: Sequence[int] = ()) -> Iterator[Record]:
+    """Yield the undamaged records at these offsets, in order, or all records.
 
-    Where bytes can be passed over, they are: then the first of these records has the number 0.
+    Seeks to the offsets if possible. Record numbers are then wrong: each seek restarts at 0.
     """
     with suppress(OSError, TfodError), shard.open(read_ahead=False) as stream:
         spans = [(0, offsets)]
         if offsets and stream.seekable():
             if PeekedStream(stream).compression is Compression.NONE:
-                spans = [(one, [one]) for one in offsets]
+                spans = [(offset, [offset]) for offset in offsets]
             stream.seek(0)
-        for start, wanted in spans:
+        for start, requested in spans:
             if start:
                 stream.seek(start)
-            for batch in walk(stream, shard.name, None, _LARGEST_RECORD):
+            for batch in walk(stream, shard.name, None, _MAX_RECORD_BYTES):
                 if isinstance(batch, Damage):
                     continue
-                places = batch.offsets + start
-                rows = (
-                    np.flatnonzero(np.isin(places, wanted)).tolist()
-                    if wanted
-                    else range(len(batch))
-                )
-                yield from (batch.record(row)._replace(offset=int(places[row])) for row in rows)
-                if wanted and places[-1] >= wanted[-1]:
+                starts = batch.offsets + start
+                rows: Sequence[int] = range(len(batch))
+                if requested:
+                    rows = np.flatnonzero(np.isin(starts, requested)).tolist()
+                yield from (batch.record(row)._replace(offset=int(starts[row])) for row in rows)
+                if requested and starts[-1] >= requested[-1]:
                     break
 
 
 def read_sample(detections: Detections, row: int) -> Sample:
-    """The image of a record and its boxes, as far as they can be read."""
+    """Read the image of a record and its boxes, if possible."""
     start, end = detections.encoded[row].tolist()
     image = bytes(detections.examples.buffer[start:end]) or None
     header = image_size(image) if image else None
@@ -172,12 +173,12 @@ def read_sample(detections: Detections, row: int) -> Sample:
         height=height,
         width=width,
         boxes=detections.boxes[first:last],
-        classes=tuple(texts or (f"#{one}" for one in ids)),
+        classes=tuple(texts or (f"#{label}" for label in ids)),
     )
 
 
 def classes_of(detections: Detections, row: int) -> tuple[list[str], list[int]]:
-    """Texts and ids of the classes of a record's objects, as far as it has them."""
+    """Return the class texts and ids of a record's objects; empty if it does not have them."""
     texts = detections.texts_in(detections.column(keys.CLASS_TEXT, Kind.BYTES), row)
     labels = detections.column(keys.CLASS_LABEL, Kind.INT64)
     first, last = labels.row_splits[row : row + 2].tolist()

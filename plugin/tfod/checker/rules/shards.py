@@ -20,9 +20,9 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.tfrecord.damage import DamageKind
 from tfod.tfrecord.shard_sets.shard_names import (
     COMPRESSED_EXTENSIONS,
-    MOST_MISSING,
+    MAX_MISSING,
+    find_missing,
     first_number,
-    missing_of_sets,
     stated_name,
 )
 from tfod.tfrecord.storage.urls import folder_of, name_of
@@ -249,11 +249,11 @@ def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
 )
 def missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """The names count to a number, and so many are not there; of many the first are named."""
-    left = MOST_MISSING
+    left = MAX_MISSING
     for own in _numbered_sets(result):
         if len(own.totals) > 1 or (own.by_itself and len(own.paths) == 1):
             continue
-        names = missing_of_sets(own.paths, left)
+        names = find_missing(own.paths, left)
         # It may be that not all were to be checked.
         missing = [one for one in names if not os.path.exists(os.path.join(own.folder, one))]
         if not missing:

@@ -81,7 +81,7 @@ _zip_rule(
 )
 _zip_rule(
     "ZIP005 error: two entries for one file",
-    ZipFault.TWICE,
+    ZipFault.DUPLICATE,
     why="Which of them is read depends on the program and on the system.",
     fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
@@ -96,7 +96,7 @@ _zip_rule(
 )
 _zip_rule(
     "ZIP010 error: encrypted, or compressed in an unusual way",
-    ZipFault.LOCKED,
+    ZipFault.UNSUPPORTED,
     why="Neither CVAT nor a training job knows the password, and many programs know no other "
     "compression than Deflate.",
     fix="Pack the folder again without a password, with ordinary compression (Deflate) or none.",

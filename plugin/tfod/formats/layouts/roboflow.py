@@ -21,7 +21,7 @@ from tfod.example.example import (
 )
 from tfod.formats import tfrecord as shards
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE
-from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS, stem_of_subset
+from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS, to_stem
 from tfod.tfrecord.writer import ShardLayout
 from tfod.version import __version__
 
@@ -36,7 +36,7 @@ def get_subset_folder(subset: str, existing: Iterable[str] = ()) -> str:
     Raises:
         TfodError: an existing subset has the same folder.
     """
-    folder = _FOLDERS.get(subset, stem_of_subset(subset))
+    folder = _FOLDERS.get(subset, to_stem(subset))
     for other in existing:
         if other != subset and get_subset_folder(other) == folder:
             raise TfodError(
@@ -59,7 +59,7 @@ def make_text_files(
         f"Written by tfod {__version__} in the layout of Roboflow's TFRecord export.\n"
         "Roboflow has not made these files.\n"
     )
-    file = stem_of_subset(name) + "_label_map.pbtxt"
+    file = to_stem(name) + "_label_map.pbtxt"
     paths = [os.path.join(get_subset_folder(subset), file) for subset in subsets]
     return {ROBOFLOW_NOTE: note, **dict.fromkeys(paths, label_map_text)}
 

@@ -1,4 +1,4 @@
-"""Sets of shards: files, folders and patterns go in, ordered shards and their parts come out.
+"""Shard sets: finding and grouping shards, and the names of their files.
 
-The room imports `tfod.tfrecord.storage` and what reads a shard.
+It imports :mod:`tfod.tfrecord.storage` and the readers of shards.
 """

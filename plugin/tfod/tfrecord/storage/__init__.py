@@ -1,4 +1,4 @@
-"""Where bytes lie: files, entries of zips and URLs in, streams out; and files that are published.
+"""Storage: files, zip entries and URLs as streams, and the publishing of output files.
 
-It may import nothing of tfod but ``errors`` and its room's ``framing`` and ``damage``.
+Of tfod, only ``errors`` and ``framing``, ``compression`` and ``damage`` may be imported here.
 """

@@ -1,4 +1,4 @@
-"""Opening a shard, or what lies beside it: a file, an entry of a zip, or a URL."""
+"""Functions to open a shard or another input: a file, a zip entry or a URL."""
 
 from __future__ import annotations
 
@@ -19,25 +19,21 @@ ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
 def zip_entry(path: str) -> ZipEntry | None:
-    """The entry of a zip that a path means; None when it means a file, or nothing.
+    """Return the zip entry at a path, or None if the path is something else.
 
-    Raises:
-        ShardError: the zip is damaged, or the entry is one that should not be read.
+    Raises ShardError if the zip is damaged or the entry is unsafe to read.
     """
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
-    from tfod.tfrecord.storage.archive import find_entry  # for zips alone
+    from tfod.tfrecord.storage.archive import find_entry  # only needed for zips
 
     return find_entry(path)
 
 
 def open_stream(path: str, *, read_ahead: bool = True) -> ShardStream:
-    """Open a file or a URL, unbuffered; ``read_ahead`` is of a ``RemoteStream``.
-
-    Raises OSError where it cannot.
-    """
+    """Open a file or URL, unbuffered; for ``read_ahead`` see ``RemoteStream``. Raises OSError."""
     if is_url(path):
-        from tfod.tfrecord.storage.remote import RemoteStream  # needed for URLs alone
+        from tfod.tfrecord.storage.remote import RemoteStream  # only needed for URLs
 
         return RemoteStream(path, read_ahead=read_ahead)
     return open(path, "rb", buffering=0)
@@ -45,13 +41,10 @@ def open_stream(path: str, *, read_ahead: bool = True) -> ShardStream:
 
 @contextlib.contextmanager
 def open_shard(path: str) -> Iterator[tuple[ShardStream, int | None]]:
-    """Open a shard, also in a zip, to read it; gives the stream and the length of the shard.
+    """Open a shard, which may be a zip entry, and yield the stream and its length in bytes.
 
-    The length is None only for a URL whose server does not say it.
-
-    Raises:
-        ShardError: it is in a zip that is damaged, or is an entry that should not be read.
-        OSError: it cannot be opened.
+    The length is None if a server does not report it. Raises OSError if the shard cannot be
+    opened, and ShardError if its zip is damaged or the entry is unsafe to read.
     """
     entry = zip_entry(path)
     if entry is not None:
@@ -66,24 +59,20 @@ def open_shard(path: str) -> Iterator[tuple[ShardStream, int | None]]:
 
 
 def read_at(handle: int, length: int, offset: int) -> bytes:
-    """Bytes of an open file from an offset on; fewer at its end.
+    """Read bytes of an open file from an offset on; fewer at its end.
 
-    Where the system has it, in one step, so that threads and forked processes may share the file.
+    ``pread`` does not move the file position, so threads and forked processes may share the file.
     """
     if hasattr(os, "pread"):
         return os.pread(handle, length, offset)
-    os.lseek(handle, offset, os.SEEK_SET)  # Windows, whose processes share no file
+    os.lseek(handle, offset, os.SEEK_SET)  # Windows, where processes do not share files
     return os.read(handle, length)
 
 
 def shard_size(path: str) -> int:
-    """Length of a shard in bytes.
-
-    Raises:
-        ShardError, OSError: as :func:`open_shard`; the former if a server does not say it, too.
-    """
+    """Return the length of a shard in bytes; raises ShardError or OSError if it is unknown."""
     with open_shard(path) as (_, size):
         if size is None:
-            cause = "has a length that its server does not say"
-            raise ShardError(cause, shard=path, fix="copy it here first")
+            cause = "has an unknown length, because the server does not report it"
+            raise ShardError(cause, shard=path, fix="download the shard first")
         return size

@@ -1,10 +1,9 @@
-"""Files that take their names together, or not at all: the one way in which they appear.
+"""Publishing of output files: all of them get their names, or none does.
 
-Every file is complete, in a hidden folder beside its name, before anything that is there is
-touched. Then what goes is moved aside, the new files get their names, and what was moved aside is
-removed. An error puts everything back; SIGINT and SIGTERM wait until it is over. A process that is
-killed in between leaves what was there under hidden names beside it. What is read is never written
-over.
+Files are first completed in a hidden folder next to their destinations. Publishing then moves the
+existing files to hidden names, renames the new files, and deletes the old ones. If an error
+occurs, the old files are restored; SIGINT and SIGTERM are delayed in the meantime. If the process
+is killed, the old files remain under their hidden names. Inputs are never overwritten.
 """
 
 from __future__ import annotations
@@ -24,145 +23,144 @@ from tfod.errors import TfodError
 from tfod.tfrecord.storage.urls import require_local
 
 _BUFFER_BYTES = 1 << 17
-# Not more: for one large write the system looks for large pages, and took up to 10 times as long.
-_LARGEST_WRITE = 1 << 18
-_LABEL_MAP = ".pbtxt"
-_UNCHANGED = "what was there before is unchanged"
+# For a larger write the kernel looks for large pages, which took up to 10 times as long.
+_MAX_WRITE_BYTES = 1 << 18
+_LABEL_MAP_EXTENSION = ".pbtxt"
+_UNCHANGED = "existing files are unchanged"
 
 
 class OutputExistsError(TfodError):
-    """There is something already where an output should go."""
+    """An output file or folder already exists and may not be replaced."""
 
 
 class WriteError(TfodError):
-    """A file could not be written: no room, no permission, no folder."""
+    """A file could not be written, for example because the disk is full."""
 
 
-def _rename_together(new: Mapping[str, str], obsolete: Iterable[str]) -> None:
-    """Give complete files their names, in this order, and remove those that they replace.
-
-    Args:
-        new: by its path to be, the path of each complete file, on the same disk.
-        obsolete: files that go.
+def _rename_all(new_files: Mapping[str, str], obsolete: Iterable[str]) -> None:
+    """Rename files, given by destination, in this order; delete the existing and obsolete files.
 
     Raises:
-        WriteError: one cannot have its name; what was there before is as it was, or the error says
-            what is not.
+        WriteError: a file could not be renamed; the error lists files that were not restored.
     """
-    there = [path for path in dict.fromkeys((*obsolete, *new)) if os.path.lexists(path)]
-    # A file that is alone is there until another one has its name.
-    kept = {} if len(new) == 1 and there == [*new] else {path: _beside(path) for path in there}
-    given: set[str] = set()
-    made: list[str] = []  # folders, the innermost first
+    existing = [path for path in dict.fromkeys((*obsolete, *new_files)) if os.path.lexists(path)]
+    # A single file is replaced atomically, so that no backup is needed.
+    backups = (
+        {}
+        if len(new_files) == 1 and existing == [*new_files]
+        else {path: _backup_path(path) for path in existing}
+    )
+    renamed: set[str] = set()
+    new_folders: list[str] = []  # innermost first
     path = ""
-    with _signals_held():
+    with _delay_signals():
         try:
-            for path, temporary_path in kept.items():
-                _rename(path, temporary_path)
-            for path, file in new.items():
+            for path, backup in backups.items():
+                _rename(path, backup)
+            for path, file in new_files.items():
                 folder = os.path.dirname(path) or os.curdir
-                made[:0] = _absent_folders(folder)
+                new_folders[:0] = _missing_folders(folder)
                 os.makedirs(folder, exist_ok=True)
                 _rename(file, path)
-                given.add(path)
+                renamed.add(path)
         except BaseException as error:
-            left = _put_back(kept, given)
-            _remove_folders(made)
-            if isinstance(error, OSError) or left:
-                raise _failure(path, error, left) from None
+            not_restored = _restore(backups, renamed)
+            _remove_empty_folders(new_folders)
+            if isinstance(error, OSError) or not_restored:
+                raise _write_error(path, error, not_restored) from None
             raise
-        for temporary_path in kept.values():
+        for backup in backups.values():
             with contextlib.suppress(OSError):
-                os.unlink(temporary_path)
+                os.unlink(backup)
 
 
-def _absent_folders(folder: str) -> list[str]:
-    """The folders that have to be made for this one to be there, the innermost first."""
-    above = _and_above(os.path.abspath(folder))
-    return list(itertools.takewhile(lambda one: not os.path.lexists(one), above))
+def _missing_folders(folder: str) -> list[str]:
+    """Return the folders of a path that do not exist, innermost first."""
+    parents = _with_parents(os.path.abspath(folder))
+    return list(itertools.takewhile(lambda parent: not os.path.lexists(parent), parents))
 
 
-def _remove_folders(folders: Iterable[str]) -> None:
-    """Remove folders that were made, the innermost first, as far as nothing is in them."""
+def _remove_empty_folders(folders: Iterable[str]) -> None:
+    """Remove the folders, innermost first, until a folder is not empty."""
     with contextlib.suppress(OSError):
         for folder in folders:
             os.rmdir(folder)
 
 
-def _no_folder(folder: str, error: OSError) -> WriteError:
-    """Why a folder cannot be made or written to."""
+def _folder_error(folder: str, error: OSError) -> WriteError:
     is_file = isinstance(error, FileExistsError) and not os.path.isdir(folder)
-    why = "it is no folder" if is_file else error.strerror
-    return WriteError(f"{folder}: cannot write there ({why})")
+    reason = "it is not a folder" if is_file else error.strerror
+    return WriteError(f"{folder}: cannot write there ({reason})")
 
 
-def _beside(path: str) -> str:
-    """A name beside another one that no reader takes for a shard."""
+def _backup_path(path: str) -> str:
+    """Return a hidden name in the same folder that no reader takes for a shard."""
     folder, name = os.path.split(path)
-    # File names may have 255 bytes.
+    # File names are limited to 255 bytes.
     short = name.encode(errors="ignore")[:200].decode(errors="ignore")
     return os.path.join(folder, f".{short}.{os.urandom(8).hex()}.old")
 
 
-def _rename(old: str, new: str) -> None:
+def _rename(source: str, destination: str) -> None:
     try:
-        os.replace(old, new)
+        os.replace(source, destination)
     except PermissionError:
-        # Windows, where the file is kept open for images that were read from it?
+        # On Windows the file may still be open because images were read from it.
         importlib.import_module("tfod.tfrecord.record_index").close_files()
-        os.replace(old, new)
+        os.replace(source, destination)
 
 
-def _put_back(kept: Mapping[str, str], given: Set[str]) -> list[str]:
-    """Remove files that were given names, and give these to those that had them.
-
-    Returns where each is for which that failed.
-    """
-    left = []
-    for path in dict.fromkeys((*kept, *given)):
-        temporary_path = kept.get(path, "")
+def _restore(backups: Mapping[str, str], renamed: Set[str]) -> list[str]:
+    """Delete the renamed files and restore the previous ones; return a message for each failure."""
+    not_restored = []
+    for path in dict.fromkeys((*backups, *renamed)):
+        backup = backups.get(path, "")
         try:
-            if path in given:
+            if path in renamed:
                 os.unlink(path)
-            if os.path.lexists(temporary_path):
-                os.replace(temporary_path, path)
+            if os.path.lexists(backup):
+                os.replace(backup, path)
         except OSError:
-            left.append(f"{path} is {f'now {temporary_path}' if temporary_path else 'new'}")
-    return left
+            not_restored.append(f"{path} is {f'now {backup}' if backup else 'new'}")
+    return not_restored
 
 
-def _failure(path: str, error: BaseException, left: Sequence[str] = ()) -> WriteError:
+def _write_error(path: str, error: BaseException, not_restored: Sequence[str] = ()) -> WriteError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    what = f"what was there could not be put back: {'; '.join(left)}" if left else _UNCHANGED
-    return WriteError(f"{path}: cannot be written ({reason}); {what}")
+    state = (
+        f"these files could not be restored: {'; '.join(not_restored)}"
+        if not_restored
+        else _UNCHANGED
+    )
+    return WriteError(f"{path}: cannot be written ({reason}); {state}")
 
 
 @contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Let Ctrl-C and a request to end wait for a moment: names change together or not at all."""
+def _delay_signals() -> Iterator[None]:
+    """Delay SIGINT and SIGTERM to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before: dict[int, Any] = {}
+    received: list[int] = []
+    handlers: dict[int, Any] = {}
     try:
         for number in map(int, (signal.SIGINT, signal.SIGTERM)):
-            before[number] = signal.signal(number, lambda number, _: came.append(number))
+            handlers[number] = signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
-        for number, handler in before.items():
-            if handler is not None:  # else it was not set from Python
+        for number, handler in handlers.items():
+            if handler is not None:  # None: the handler was not set from Python
                 signal.signal(number, handler)
-        for number in came[:1]:
+        for number in received[:1]:
             signal.raise_signal(number)
 
 
 class PendingFile:
-    """A file of an :class:`Output`, which is written aside.
+    """A file of an :class:`Output` that is written to a temporary path until it is published.
 
     Attributes:
-        path: what errors call it.
-        temporary_path: where it is until it has its name.
+        path: the destination, which error messages name.
+        temporary_path: where the file is until it is published.
     """
 
     def __init__(self, path: str, temporary_path: str) -> None:
@@ -170,92 +168,93 @@ class PendingFile:
         try:
             self.stream: BinaryIO = open(temporary_path, "xb", buffering=_BUFFER_BYTES)
         except OSError as error:
-            raise _no_folder(os.path.dirname(path) or os.curdir, error) from None
+            raise _folder_error(os.path.dirname(path) or os.curdir, error) from None
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes; raises WriteError where the disk does not take them, as do the others."""
+        """Append bytes to the file; raise WriteError if that is impossible."""
         try:
-            if len(data) <= _LARGEST_WRITE:
+            if len(data) <= _MAX_WRITE_BYTES:
                 self.stream.write(data)
                 return
             view = memoryview(data)
-            for start in range(0, len(view), _LARGEST_WRITE):
-                self.stream.write(view[start : start + _LARGEST_WRITE])
+            for start in range(0, len(view), _MAX_WRITE_BYTES):
+                self.stream.write(view[start : start + _MAX_WRITE_BYTES])
         except OSError as error:
-            raise _failure(self.path, error) from None
+            raise _write_error(self.path, error) from None
 
     def complete(self) -> None:
-        """Hand everything to the system, which is where a full disk shows.
+        """Flush and close the file; raise WriteError if the disk is full.
 
-        Not fsync: it doubles the time of an export, and what it guards against, a power cut in
-        the seconds after, ends in a shard that a reader refuses.
+        fsync is not called, because it doubles the time of an export. After a power cut within
+        the next seconds, a shard may be truncated, which every reader detects.
         """
         try:
             self.stream.close()
         except OSError as error:
-            raise _failure(self.path, error) from None
+            raise _write_error(self.path, error) from None
 
     def discard(self) -> None:
-        """Close it, complete or not."""
+        """Close the file, whether or not it is complete."""
         with contextlib.suppress(OSError):
             self.stream.close()
 
 
 class Output(contextlib.ExitStack):
-    """Files and folders that are written beside their names, and get these together.
+    """Files and folders that are published together.
 
-    Use as a context manager: leaving it publishes all, leaving it by an exception (also
-    KeyboardInterrupt) leaves nothing, and what was there before as it was. Every method raises
-    OutputExistsError where a file is there that may not be replaced, and WriteError where one
-    cannot be written.
+    Use it as a context manager. Leaving the block publishes everything; leaving it with an
+    exception, including KeyboardInterrupt, discards everything and keeps the existing files.
+    Every method raises OutputExistsError for a file that exists and may not be replaced, and
+    WriteError for a file that cannot be written.
 
     Args:
-        sources: the files and folders that are read: nothing is written to them.
-        overwrite: whether files that are there may be replaced.
+        sources: files and folders that the command reads, which must not be overwritten.
+        overwrite: whether existing files may be replaced.
 
     Attributes:
-        obsolete: files that go with those that are replaced.
+        obsolete: further files to delete when the output is published.
     """
 
     def __init__(self, sources: Iterable[str] = (), overwrite: bool = True) -> None:
         super().__init__()
         self.obsolete: Collection[str] = ()
-        self._read = ProtectedPaths(sources)
+        self._protected = ProtectedPaths(sources)
         self._overwrite = overwrite
-        self._temporary_paths: dict[str, str] = {}  # by the path of each file or folder to be
-        self._work: dict[str, str] = {}  # by folder, where its files are until then
-        self._begun: list[PendingFile] = []
+        self._temporary_paths: dict[str, str] = {}  # by destination, of files and folders
+        self._work_folders: dict[str, str] = {}  # by folder of the destination
+        self._files: list[PendingFile] = []
 
     def begin(self, path: str) -> PendingFile:
-        """A file to write; by which name it goes into that folder :meth:`replace` says."""
+        """Create a file in the folder of ``path``; :meth:`replace` later sets its final name."""
         folder = os.path.dirname(path) or os.curdir
-        if folder not in self._work:
-            self._work[folder] = self.enter_context(temporary_folder(folder))
-        file = PendingFile(path, os.path.join(self._work[folder], str(len(self._begun))))
-        self._begun.append(file)
+        if folder not in self._work_folders:
+            self._work_folders[folder] = self.enter_context(temporary_folder(folder))
+        file = PendingFile(path, os.path.join(self._work_folders[folder], str(len(self._files))))
+        self._files.append(file)
         self.callback(file.discard)
         return file
 
     def file(self, path: str) -> PendingFile:
-        """A file to write, of this name."""
+        """Create a file that will be published as ``path``."""
         file = self.begin(path)
         self.replace(path, file.temporary_path)
         return file
 
     def add(self, path: str, is_file: bool = False) -> str:
-        """A folder to write in, whose files will be in the one of that path.
+        """Return a temporary folder whose files will be published in the folder ``path``.
 
-        Of a file it is where to write it, by whatever name: then :meth:`replace` says by which.
+        With ``is_file``, the folder is for the single file ``path``, under any name; call
+        :meth:`replace` when it is complete.
 
         Raises:
-            TfodError: it is a URL, or lies within another one, or around it.
+            TfodError: ``path`` is a URL, or it contains, or is inside, another output.
         """
-        whole = os.path.abspath(path)
+        absolute = os.path.abspath(path)
         for other in map(os.path.abspath, self._temporary_paths):
-            if os.path.commonpath((whole, other)) in (whole, other):
+            if os.path.commonpath((absolute, other)) in (absolute, other):
                 raise TfodError(
-                    f"{path} cannot be where the images go, since {other} is written, too; name a "
-                    "folder that is neither in it nor around it, or leave out --images"
+                    f"{path}: images cannot be written there, because {other} is written, too; "
+                    "choose a folder that neither contains it nor is inside it, or omit --images"
                 )
         is_empty = os.path.isdir(path) and not os.listdir(path)
         if os.path.lexists(path) and not is_empty:
@@ -267,25 +266,27 @@ class Output(contextlib.ExitStack):
         return temporary_path
 
     def replace(self, path: str, temporary_path: str) -> None:
-        """Let a path have a complete file, that lies on the same disk."""
+        """Publish the complete file ``temporary_path``, on the same disk, as ``path``."""
         self._temporary_paths[path] = temporary_path
 
     def publish(self) -> None:
-        """Complete all files and give them their names, label maps last; all of them, or none."""
-        for file in self._begun:
+        """Complete all files and rename them to their destinations, label maps last."""
+        for file in self._files:
             file.complete()
-        pending = dict(pair for pairs in self._temporary_paths.items() for pair in _files(*pairs))
+        pending = dict(pair for pairs in self._temporary_paths.items() for pair in _walk(*pairs))
         for path in pending:
             if os.path.exists(path) and not os.path.isfile(path):
-                what = "a folder" if os.path.isdir(path) else "not a regular file"
-                raise OutputExistsError(f"{path} is {what}, where a file is to go; move it away")
+                kind = "a folder" if os.path.isdir(path) else "not a regular file"
+                raise OutputExistsError(
+                    f"{path} is {kind} and cannot be replaced; move it out of the way"
+                )
             if os.path.lexists(path):
                 self._require_replaceable([path])
-        last = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP))
-        _rename_together({path: pending[path] for path in last}, self.obsolete)
+        ordered = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP_EXTENSION))
+        _rename_all({path: pending[path] for path in ordered}, self.obsolete)
 
     def discard(self) -> None:
-        """Remove what was written, and the folders that were made for it."""
+        """Delete everything that was written, including the folders created for it."""
         super().__exit__(None, None, None)
 
     def __exit__(
@@ -298,17 +299,15 @@ class Output(contextlib.ExitStack):
             if kind is None:
                 self.publish()
         finally:
-            super().__exit__(kind, error, trace)  # the last one first: the first made the folder
+            super().__exit__(kind, error, trace)  # innermost folders first
         if isinstance(error, OSError | WriteError):
-            self._raise_named(error)
+            self._raise_with_destination(error)
 
-    def _raise_named(self, error: OSError | WriteError) -> None:
-        """Name a file as it was asked for, not where it lies until then."""
+    def _raise_with_destination(self, error: OSError | WriteError) -> None:
+        """Raise the error with the destination in place of its temporary path."""
         text = str(error)
         if isinstance(error, OSError):
-            name = error.filename or next(
-                iter(self._temporary_paths.values()), ""
-            )  # some name no file
+            name = error.filename or next(iter(self._temporary_paths.values()), "")
             text = f"{name}: cannot be written ({error.strerror or error})"
         for path, temporary_path in self._temporary_paths.items():
             if temporary_path in text:
@@ -316,79 +315,74 @@ class Output(contextlib.ExitStack):
 
     def _require_replaceable(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self._read.require_unprotected(path)
+            self._protected.require_unprotected(path)
         if paths and not self._overwrite:
             more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
             raise OutputExistsError(
-                f"{paths[0]}{more} is there already; write to another folder, or replace it with "
-                "--overwrite"
+                f"{paths[0]}{more} already exists; write to another folder, or pass --overwrite "
+                "to replace it"
             )
 
 
-def _files(path: str, temporary_path: str) -> Iterator[tuple[str, str]]:
-    """Each file by the path that it will have, where it is now."""
+def _walk(path: str, temporary_path: str) -> Iterator[tuple[str, str]]:
+    """Yield the destination and the current path of a file, or of each file in a folder."""
     if not os.path.isdir(temporary_path):
         yield path, temporary_path
         return
     for folder, _, names in os.walk(temporary_path):
-        above = os.path.normpath(os.path.join(path, os.path.relpath(folder, temporary_path)))
-        yield from ((os.path.join(above, name), os.path.join(folder, name)) for name in names)
+        target = os.path.normpath(os.path.join(path, os.path.relpath(folder, temporary_path)))
+        yield from ((os.path.join(target, name), os.path.join(folder, name)) for name in names)
 
 
 @contextlib.contextmanager
-def temporary_folder(inside: str) -> Iterator[str]:
-    """A hidden folder inside the one that is written to, on the same disk; gives its whole path.
+def temporary_folder(parent: str) -> Iterator[str]:
+    """Create a hidden folder inside ``parent``, so on the same disk, and yield its absolute path.
 
-    It goes in the end with all that is in it, and so do the folders that were made for it, as far
-    as nothing else is in them.
+    At the end, it is deleted, and so are the folders created for it that are empty.
     """
-    require_local(inside)
-    folder = os.path.abspath(inside)
+    require_local(parent)
+    folder = os.path.abspath(parent)
     path = os.path.join(folder, f".tfod.{os.urandom(8).hex()}.tmp")
-    made = _absent_folders(folder)
+    new_folders = _missing_folders(folder)
     try:
         try:
             os.makedirs(folder, exist_ok=True)
             os.mkdir(path)
         except OSError as error:
-            raise _no_folder(inside, error) from None
+            raise _folder_error(parent, error) from None
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        _remove_folders(made)
+        _remove_empty_folders(new_folders)
 
 
 class ProtectedPaths:
-    """Files and folders that a command reads, of a folder all that is in it.
+    """Files and folders that a command reads and must not overwrite.
 
     Args:
-        paths: of this machine; others (URLs, names of entries in a zip) protect nothing, nor does
-            None, an option that was not given.
+        paths: local paths; a folder protects its content. None, URLs and zip entries are ignored.
     """
 
     def __init__(self, paths: Iterable[str | None]) -> None:
-        self._read = {_identity(path) for path in paths if path}
+        self._protected = {_identity(path) for path in paths if path}
 
     def require_unprotected(self, output: str) -> None:
-        """See that a file or a folder that is to be written is none of them, and lies in none.
-
-        Links are followed. Raises OutputExistsError.
-        """
-        for path in _and_above(os.path.realpath(output)):
-            if _identity(path) in self._read:
-                is_other = path != os.path.realpath(output)
-                where = f"lies in {path}, which is read" if is_other else "is read"
-                raise OutputExistsError(f"{output}: {where} and not written to; name another place")
+        """Check that a path, with links followed, is not protected; raise OutputExistsError."""
+        for path in _with_parents(os.path.realpath(output)):
+            if _identity(path) in self._protected:
+                is_inside = path != os.path.realpath(output)
+                reason = f"is inside {path}, which is an input" if is_inside else "is an input"
+                raise OutputExistsError(f"{output} {reason}; choose another location")
 
 
-def _and_above(path: str) -> Iterator[str]:
+def _with_parents(path: str) -> Iterator[str]:
     yield path
     while path != (path := os.path.dirname(path)):
         yield path
 
 
 def _identity(path: str) -> tuple[int, int] | str:
-    """Which file a path means, by whatever name; of one that is not there its name."""
+    """Return the device and inode of a file, or its absolute path if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:

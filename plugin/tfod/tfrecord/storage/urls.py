@@ -1,4 +1,4 @@
-"""URLs that fsspec knows, paths of this machine, zips: which is which, and what their parts are."""
+"""Functions to tell URLs, local paths and zips apart, and to get their parts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is a URL, as opposed to a path of this machine (``C:\\…`` is one)."""
+    """Return whether a path is a URL rather than a local path, such as ``C:\\…``."""
     return "://" in path
 
 
 def is_zip(path: str) -> bool:
-    """Whether a file is a zip by its first bytes, or by its name when it is damaged."""
+    """Return whether a file is a zip by its name or its first bytes."""
     if path.lower().endswith(".zip"):
         return True
     try:
@@ -28,55 +28,52 @@ def is_zip(path: str) -> bool:
             head = file.read(HEADER_BYTES)
     except OSError:
         return False
-    return head.startswith(_ZIP_MAGIC) and not is_record_header(head)  # a record may be so long
+    # A shard may begin with the same bytes, which are the length of its first record.
+    return head.startswith(_ZIP_MAGIC) and not is_record_header(head)
 
 
 def name_of(path: str) -> str:
-    """The file name of a path or a URL; of that without a query, as signed addresses have one."""
+    """Return the file name of a path or URL, without the query of signed URLs."""
     if not is_url(path):
         return os.path.basename(path)
-    name = without_query(path).rpartition("/")[2]
-    plain = unquote(name) if path.startswith(WEB) else name
-    return name if "/" in plain or "\0" in plain else plain  # it stays the name of a file
+    name = strip_query(path).rpartition("/")[2]
+    unquoted = unquote(name) if path.startswith(WEB) else name
+    return name if "/" in unquoted or "\0" in unquoted else unquoted
 
 
 def absolute(path: str) -> str:
-    """A path or a URL, without a slash at its end."""
-    return without_query(path).rstrip("/") if is_url(path) else os.path.abspath(path)
+    """Return the absolute path, or the URL without its query; without a slash at the end."""
+    return strip_query(path).rstrip("/") if is_url(path) else os.path.abspath(path)
 
 
 def folder_of(path: str) -> str:
-    """The folder that a path or a URL is in; of a bucket or a host, itself."""
-    whole = absolute(path)
+    """Return the folder of a path or URL; the folder of a bucket or host is itself."""
+    full_path = absolute(path)
     if not is_url(path):
-        return os.path.dirname(whole)
-    scheme, _, inside = whole.partition("://")
+        return os.path.dirname(full_path)
+    scheme, _, inside = full_path.partition("://")
     return f"{scheme}://{inside.rpartition('/')[0] or inside}"
 
 
 def is_pattern(url: str) -> bool:
-    """Whether a URL has wildcards; on the web ``?`` begins a query."""
+    """Return whether a URL has wildcards; in web URLs, ``?`` begins a query."""
     if not url.startswith(WEB):
-        return any(one in url for one in "*?[")
-    names = without_query(url).partition("://")[2].partition("/")[2]  # a host may be [::1]
-    return any(one in names for one in "*[")
+        return any(wildcard in url for wildcard in "*?[")
+    path = strip_query(url).partition("://")[2].partition("/")[2]  # a host may be [::1]
+    return any(wildcard in path for wildcard in "*[")
 
 
 def require_local(path: str) -> None:
-    """See that a location to write to is on this machine.
-
-    Raises:
-        TfodError: it is a URL.
-    """
+    """Check that an output path is not a URL; raise TfodError if it is."""
     if is_url(path):
-        raise TfodError(f"{path}: URLs are read only; write to this machine, and copy it there")
+        raise TfodError(f"{path}: cannot write to a URL; write to a local folder, and upload it")
 
 
-def quoted(url: str) -> str:
-    """An address as it goes over the line; what is quoted already stays as it is."""
+def quote_url(url: str) -> str:
+    """Quote the special characters of a URL, except for those that are already quoted."""
     return quote(_BARE_PERCENT.sub("%25", url), safe="%/:=&?~#+!$,;'@()*[]|")
 
 
-def without_query(url: str) -> str:
-    """An address of the web without its query; other URLs have none."""
+def strip_query(url: str) -> str:
+    """Return a web URL without its query; other URLs do not have one."""
     return url.partition("?")[0] if url.startswith(WEB) else url
