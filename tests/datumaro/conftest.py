@@ -53,7 +53,7 @@ def content(dataset: Any) -> dict[tuple[str, str], dict[str, Any]]:
         found[item.id, item.subset] = {
             "annotations": annotations,
             "attributes": dict(item.attributes),
-            "image": compat.image_bytes(media) if media is not None else None,
+            "image": compat.read_image_bytes(media) if media is not None else None,
             "size": tuple(media.size) if media is not None and media.size else None,
         }
     return found

@@ -46,7 +46,7 @@ class TestReading:
         )
         found = load(tmp_path)
         assert labels_in(found) == {"record_000000": ["0"], "record_000001": ["1"]}
-        assert [compat.image_bytes(one.media) for one in found] == [PNG, JPEG]
+        assert [compat.read_image_bytes(one.media) for one in found] == [PNG, JPEG]
         assert ids_of(found) == {"0": 0, "1": 1} and not warnings()
 
     def test_names_of_classes(self, make_shard, tmp_path) -> None:
@@ -112,7 +112,7 @@ class TestReading:
             "train": 1,
         }
         (output,) = warnings()
-        assert output.endswith("flowers01-2.tfrec has 1 records where its name says 2")
+        assert output.endswith("flowers01-2.tfrec has 1 records, but its name states 2")
 
     def test_no_label(self, make_shard, tmp_path) -> None:
         make_shard(
@@ -138,7 +138,7 @@ class TestReading:
     def test_other_shards_are_refused(self, make_shard, tmp_path) -> None:
         make_shard("train", {"x": 1, "y": 2})
         output = str(refusal(load, tmp_path))
-        assert "is not a classification shard: record 0 holds x, y; expected" in output
+        assert "is not a classification shard: record 0 contains x, y; expected" in output
 
 
 class TestWriting:
@@ -220,7 +220,10 @@ class TestWriting:
         before = files_in(tmp_path)
         for bad, said in (
             (dataset_of(item("c", Label(0), data=None)), "item 'c' has no image"),
-            (dataset_of(item("b", Label(0)), item("c", Label(7))), "a label is 7, but there are 3"),
+            (
+                dataset_of(item("b", Label(0)), item("c", Label(7))),
+                "label 7 does not exist, there are 3",
+            ),
             (dataset_of(item("b", Label(0)), names=["a\nb"]), "has a line break, which labels.txt"),
         ):
             assert said in str(refusal(bad.export, str(tmp_path), FORMAT))

@@ -153,7 +153,7 @@ class TestExportCommand:
         [
             ("-f nope", "'nope' is not found"),
             ("-f coco -p missing", "missing: no such folder"),
-            ("-f coco -p empty", "no dataset format was recognised"),
+            ("-f coco -p empty", "no dataset format was detected"),
             ("-f coco -o full", "already exists"),
             ("-f coco -if nosuch", "nosuch"),
             ("-f coco -e /item[", "is not an XPath expression"),

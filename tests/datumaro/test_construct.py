@@ -44,7 +44,7 @@ def test_items() -> None:
 
 
 def test_this_datumaro_has_the_fields_that_are_known() -> None:
-    assert construct._can_be_quick and construct._has_known_item_fields
+    assert construct._can_skip_constructor and construct._has_known_item_fields
 
 
 def test_images_keep_their_bytes_in_other_formats(make_shard: Any, tmp_path: Path) -> None:

@@ -216,7 +216,9 @@ class TestObjects:
         small[5:20, 25:50] = True
         (mask,) = export_one(tmp_path, Mask(small, label=0), save_masks=True).masks
         assert np.array_equal(decode_mask_png(mask.data), small)
-        assert any("1" in one and "another size than their image" in one for one in warnings())
+        assert any(
+            "1" in one and "masks whose size differs from the image" in one for one in warnings()
+        )
         outline = Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0, id=1, group=1)
         shapes = [outline, Mask(small, label=0, id=1, group=1)]
         refused = refusal(export_one, tmp_path, *shapes, save_masks=True)
@@ -309,7 +311,7 @@ class TestObjects:
 
     def test_a_label_out_of_range_is_one_line(self, tmp_path) -> None:
         refused = refusal(export_one, tmp_path, Bbox(0, 0, 9, 9, label=7))
-        assert "a label is 7, but there are 3 classes" in str(refused)
+        assert "label 7 does not exist, there are 3 classes" in str(refused)
 
     @pytest.mark.parametrize(
         ("attributes", "features"),
@@ -397,8 +399,8 @@ class TestObjects:
         (output,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
         assert output == (
             "tf_detection_api: not written, the format has no place for them: 2 polyline, "
-            "1 points without a schema; boxes that reach outside the image, "
-            "written so: 1"
+            "1 points without a schema; boxes that extend beyond the image, "
+            "written unchanged: 1"
         )
         assert found.boxes[0, 0] == np.float32(-0.05)
 

@@ -85,7 +85,7 @@ class TestReading:
         names = labels_of(found)
         assert [names[one.label] for one in first.annotations] == ["11", "1", "11"]
         assert [one.points for one in first.annotations][1] == [3.0, 2.0, 6.0, 6.5]
-        assert compat.image_bytes(first.media) == JPEG and tuple(first.media.size) == (21, 34)
+        assert compat.read_image_bytes(first.media) == JPEG and tuple(first.media.size) == (21, 34)
         assert ids_of(found) == {"1": 1, "11": 11, "21": 21}
 
     def test_subsets_by_name_folder_and_caller(self, tmp_path) -> None:
@@ -102,7 +102,7 @@ class TestReading:
         write_recipe(tmp_path, "file_00-2.tfrec", recipe_record(1), other)
         assert len(load(tmp_path)) == 1
         (output,) = warnings()
-        assert output.startswith("records with another image than an earlier")
+        assert output.startswith("records whose image differs from")
 
     def test_a_bad_box_is_reported_and_ids_stay_in_place(self, tmp_path) -> None:
         bad = [1.0, 1.0, -5.0, 2.0]
@@ -126,7 +126,7 @@ class TestReading:
     def test_other_shards_are_refused(self, make_shard, tmp_path) -> None:
         make_shard("s", {"x": 1, "y": 2})
         output = str(refusal(load, tmp_path))
-        assert "its first record holds x, y, but none of area, bbox" in output
+        assert "its first record has the keys x, y, but none of area, bbox" in output
 
 
 class TestWriting:
@@ -226,8 +226,8 @@ class TestWriting:
         assert output.startswith("tf_keras_coco: ")
         assert set(output.removeprefix("tf_keras_coco: ").split("; ")) == {
             "not written, the format has no place for them: 1 points without a schema",
-            "boxes that reach outside the image, written so: 1",
-            "images without objects, not written, because each record needs an object: 1",
+            "boxes that extend beyond the image, written unchanged: 1",
+            "images without an object, for which there is no record: 1",
             "not written: 1 class of the whole image",
             "attributes not written: 1 weather (of the image), 1 difficult",
             "without a class, written as category -1: 1",

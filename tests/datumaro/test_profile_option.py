@@ -54,7 +54,7 @@ def test_keys_of_ones_own(make_shard, load, profile) -> None:
     ]
     (one,) = found
     assert [labels_of(found)[x.label] for x in one.annotations if x.type.name == "label"] == ["4"]
-    assert compat.image_bytes(one.media) == PNG and one.attributes == {}
+    assert compat.read_image_bytes(one.media) == PNG and one.attributes == {}
 
 
 def test_a_name_of_ours(make_shard, tmp_path, load) -> None:
@@ -89,7 +89,10 @@ def test_what_is_no_profile(make_shard, load, tmp_path, name, output) -> None:
 def test_records_without_its_keys(make_shard, load, profile) -> None:
     make_shard("train", {"x": 1})
     error = str(refusal(load, profile=profile))
-    assert "is not a shard of this profile: its first record holds x, but none of bottom," in error
+    assert (
+        "is not a shard of this profile: its first record has the keys x, but none of bottom,"
+        in error
+    )
 
 
 def test_a_value_that_does_not_fit(make_shard, load, profile) -> None:

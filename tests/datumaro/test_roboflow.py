@@ -150,7 +150,7 @@ class TestLayout:
         [
             ({"save_masks": True}, "no masks"),
             ({"label_key": "text"}, "always text and id"),
-            ({"layout": "flat", "name": "x"}, "only the layout roboflow"),
+            ({"layout": "flat", "name": "x"}, "only the roboflow layout"),
             ({"layout": "round"}, "is not one of flat, roboflow"),
         ],
     )

@@ -1,15 +1,13 @@
-"""TFRecord formats for Datumaro without TensorFlow: its own two, and those of two recipes.
+"""TFRecord formats for Datumaro without TensorFlow: Datumaro's own two, and two for recipes.
 
-Shards become Datumaro's datasets, and datasets become shards. May import ``formats``,
-``detection``, ``example`` and ``tfrecord``; from ``checker`` come the profile of an import and
-the wording of its warnings.
+May import ``formats``, ``detection``, ``example`` and ``tfrecord``; from ``checker`` only the
+profile of an import and the wording of its warnings.
 
-The names are those of Datumaro's own modules, of both its lines, so that code which imports them
-moves by changing the import::
+The classes have their names in both lines of Datumaro, so that only imports need to change::
 
     from tfod.datumaro import TfDetectionApiImporter, TfDetectionApiExporter
 
-They are loaded when they are asked for: the activation on install imports this package early.
+They are loaded on demand, since the activation on install imports this package early.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ PLUGINS = {
     "ImageClassificationImporter": "importer",
     "ImageClassificationExporter": "formats.recipes",
 }
-"""The classes that Datumaro registers, and the modules that they are in."""
+"""The classes that Datumaro registers, and their modules."""
 _FUNCTIONS = {"activate": "activation", "register": "activation"}
 _NAMES_OF_OLD_LINE = {
     "TfDetectionApiExtractor": "TfDetectionApiBase",

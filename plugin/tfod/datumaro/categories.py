@@ -1,4 +1,4 @@
-"""Datumaro's categories from a label map, and a label map from Datumaro's categories."""
+"""Conversion between Datumaro's categories and label maps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _log = logging.getLogger("tfod.datumaro")
 class LabelMapCategories(annotation.LabelCategories):
     """Label categories that remember the label map they were read from.
 
-    That is how class ids with gaps, display names and keypoint ids survive to the next export.
-    ``first_id`` is the id that its format counts classes from; ids do not survive to a format that
-    counts from another. ``source``, the absolute path of the folder or file that was asked for, and
-    those of its ``shards`` are how saving in place knows what it replaces.
+    This preserves class ids with gaps, display names and keypoint ids until the next export.
+    ``first_id`` is the first class id of the format; ids are not preserved in a format with another
+    first id. ``source`` is the absolute path of the imported folder or file. It and the paths of
+    the ``shards`` show which files an export to the same folder replaces.
     Equal to plain ``LabelCategories`` of the same labels.
     """
 
@@ -48,8 +48,8 @@ def make_categories(
 ) -> dict[Any, Any]:
     """Build the categories of a dataset.
 
-    ``label_map`` and ``names`` have one item a class, ``keypoint_names`` is by a class's place;
-    ``fields`` are the others of :class:`LabelMapCategories`.
+    ``label_map`` and ``names`` have one item per class. ``keypoint_names`` has the index of a class
+    as key. ``fields`` are further fields of :class:`LabelMapCategories`.
     """
     labels = LabelMapCategories.from_iterable(names)
     for name, value in {"label_map": label_map, **fields}.items():
@@ -57,19 +57,19 @@ def make_categories(
     categories: dict[Any, Any] = {AnnotationType.label: labels}
     if keypoint_names:
         points = annotation.PointsCategories()
-        for place, point_names in keypoint_names.items():
-            points.add(place, list(point_names))
+        for index, point_names in keypoint_names.items():
+            points.add(index, list(point_names))
         categories[AnnotationType.points] = points
     return categories
 
 
 @dataclass(frozen=True)
 class ExportClass:
-    """What an export writes for one class.
+    """The values that an export writes for a class.
 
     Attributes:
-        text, label: for ``image/object/class/text`` and ``…/label``.
-        keypoint_ids: where this class's keypoints lie in the record's lists.
+        text, label: values of ``image/object/class/text`` and ``…/label``.
+        keypoint_ids: indices of its keypoints in the record's lists.
     """
 
     text: str
@@ -82,10 +82,10 @@ class ExportClasses:
     """The classes of an export, in the order of Datumaro's categories.
 
     Attributes:
-        classes: one for each label.
-        label_map: what ``label_map.pbtxt`` will hold.
-        keypoint_names: names of all the keypoints of a record, '' where a number is not used.
-        unlabelled_id: for an object without a class: 0 as Datumaro writes, -1 where 0 is a class.
+        classes: one class for each label.
+        label_map: content of ``label_map.pbtxt``.
+        keypoint_names: names of all keypoints of a record; '' for unused indices.
+        unlabelled_id: id of objects without a class: 0 as in Datumaro, -1 if 0 is a class.
     """
 
     classes: tuple[ExportClass, ...]
@@ -93,35 +93,34 @@ class ExportClasses:
     keypoint_names: tuple[str, ...] = ()
     unlabelled_id: int = 0
 
-    def of(self, label: int) -> ExportClass:
-        """What is written for a label. Raises TfodError: there is no such class."""
+    def get(self, label: int) -> ExportClass:
+        """Return the class of a label, or raise TfodError."""
         if not 0 <= label < len(self.classes):
-            raise TfodError(f"a label is {label}, but there are {len(self.classes)} classes")
+            raise TfodError(f"label {label} does not exist, there are {len(self.classes)} classes")
         return self.classes[label]
 
 
-def export_classes(
-    categories: Mapping[Any, Any], wanted: LabelMap | None, first_id: int = 1
+def assign_ids(
+    categories: Mapping[Any, Any], base: LabelMap | None, first_id: int = 1
 ) -> ExportClasses:
-    """Give every label its id and every keypoint its place.
+    """Assign an id to every label, and indices to its keypoints.
 
-    Ids come from ``wanted`` (the user's label map), else from the label map that the categories
-    were read from (if its format counts from ``first_id`` too), else they are VOC's for VOC's
-    classes, else ``first_id`` and those that follow; a label that the map lacks gets the next free
-    id.
+    Ids come from ``base``, the user's label map. Without it they come from the label map of the
+    categories, if that has the same ``first_id``; else from VOC for VOC's classes; else they are
+    consecutive from ``first_id``. A label that is not in the label map gets the next unused id.
     """
     labels = categories.get(AnnotationType.label) or ()
     names = [label.name for label in labels]
-    is_alike = getattr(labels, "first_id", 1) == first_id
-    own = getattr(labels, "label_map", None) if is_alike else None
-    source = wanted or own or (_vocs_own(names) if first_id == 1 else None) or LabelMap()
-    found = [source.find(name) or _by_bare_id(source, name) for name in names]
+    is_compatible = getattr(labels, "first_id", 1) == first_id
+    imported = getattr(labels, "label_map", None) if is_compatible else None
+    source = base or imported or (_match_voc(names) if first_id == 1 else None) or LabelMap()
+    matches = [source.find(name) or _find_unnamed(source, name) for name in names]
     items: list[LabelMapItem] = []
-    # A user's map is kept whole: it may serve other shards too.
-    used = {item.id for item in (wanted.items if wanted else found) if item is not None}
+    # The user's label map is kept completely, since other shards may use it too.
+    used = {item.id for item in (base.items if base else matches) if item is not None}
     free = free_ids(used, first_id)
     taken: set[int] = set()
-    for name, item in zip(names, found, strict=True):
+    for name, item in zip(names, matches, strict=True):
         if item is None or item.id in taken:
             item = LabelMapItem(id=next(free), name=name)
         taken.add(item.id)
@@ -132,18 +131,18 @@ def export_classes(
         for name, item in zip(names, items, strict=True)
     )
     written = {item.id: item for item in items}
-    rest = [item for item in (wanted.items if wanted else ()) if item.id not in written]
-    order = sorted([*items, *rest], key=lambda item: item.id)
-    unlabelled_id = -1 if any(item.id == 0 for item in order) else 0
-    return ExportClasses(classes, LabelMap(tuple(order)), keypoint_names, unlabelled_id)
+    unused = [item for item in (base.items if base else ()) if item.id not in written]
+    items = sorted([*items, *unused], key=lambda item: item.id)
+    unlabelled_id = -1 if any(item.id == 0 for item in items) else 0
+    return ExportClasses(classes, LabelMap(tuple(items)), keypoint_names, unlabelled_id)
 
 
-def _vocs_own(names: Sequence[str]) -> LabelMap | None:
-    """VOC's ids where all of its classes are there, and its background, which Datumaro counts too.
+def _match_voc(names: Sequence[str]) -> LabelMap | None:
+    """Return VOC's label map if all of its classes exist.
 
-    So it reads a dataset without labelmap.txt, and would give aeroplane the id 2.
+    Without labelmap.txt, Datumaro also counts the background, and would give aeroplane the id 2.
     """
-    if "aeroplane" not in names:  # which most do not have, and no file is read
+    if "aeroplane" not in names:  # avoids loading the label map for most datasets
         return None
     shipped = shipped_label_map("voc2007")
     if not {item.name for item in shipped.items} <= set(names):
@@ -151,8 +150,8 @@ def _vocs_own(names: Sequence[str]) -> LabelMap | None:
     return LabelMap((LabelMapItem(0, "background"), *shipped.items))
 
 
-def _by_bare_id(source: LabelMap, name: str) -> LabelMapItem | None:
-    """A class that has neither name nor display name is named by its id."""
+def _find_unnamed(source: LabelMap, name: str) -> LabelMapItem | None:
+    # The name of a class without a name and a display name is its id.
     for item in source.items:
         if item.class_name == name:
             return item
@@ -162,21 +161,22 @@ def _by_bare_id(source: LabelMap, name: str) -> LabelMapItem | None:
 def _place_keypoints(
     items: Sequence[LabelMapItem], points: Any
 ) -> tuple[list[LabelMapItem], tuple[str, ...]]:
-    """Give the keypoints of every class their places behind one another in the record's lists.
+    """Assign consecutive indices in the record's lists to the keypoints of every class.
 
-    A class that brings ids with it, for the same number of points, keeps them.
+    A class keeps its ids from the label map if their number fits.
     """
     if not points:
         return [replace(item, keypoints=()) for item in items], ()
     placed: list[LabelMapItem] = []
     names: dict[int, str] = {}
-    for position, item in enumerate(items):
-        schema = points.items.get(position)
+    for index, item in enumerate(items):
+        schema = points.items.get(index)
         labels = [str(label) for label in schema.labels] if schema else []
-        own = [point.id for point in item.keypoints]
-        keeps = len(own) == len(labels) and not set(own) & set(names) and min(own, default=0) >= 0
+        existing = [point.id for point in item.keypoints]
+        is_free = set(existing).isdisjoint(names) and min(existing, default=0) >= 0
         start = max(names, default=-1) + 1
-        ids = own if keeps else range(start, start + len(labels))
+        fits = is_free and len(existing) == len(labels)
+        ids = existing if fits else range(start, start + len(labels))
         keypoints = tuple(Keypoint(i, label) for i, label in zip(ids, labels, strict=True))
         names.update((point.id, point.label) for point in keypoints)
         placed.append(replace(item, keypoints=keypoints))

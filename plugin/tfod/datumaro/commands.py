@@ -1,6 +1,6 @@
-"""``datum export`` for Datumaro 1.x, which dropped the command when it dropped projects.
+"""``datum export`` for Datumaro 1.x, which has removed the command together with projects.
 
-The options are those of the 0.3 line; ``-p`` takes a dataset folder in place of a project.
+The options are the same as in the 0.3 line, but ``-p`` is a dataset folder instead of a project.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfod.errors import TfodError
 
 
 def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> Any:
-    """Build the parser, in the way Datumaro's own commands do."""
+    """Build the parser, like Datumaro's own commands."""
     from datumaro.cli.util import MultilineFormatter
     from datumaro.cli.util.dataset_utils import FilterModes
     from datumaro.components.environment import DEFAULT_ENVIRONMENT
@@ -24,7 +24,7 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
     parser = parser_ctor(
         help="Export a dataset in some format",
         description="Exports the dataset in a folder in some format (added by tfod). Each format "
-        "has its own options behind the '--' separator; '-- -h' shows them. By default only "
+        "has its own options after the '--' separator; '-- -h' shows them. By default only "
         "annotations are exported; '--save-media' includes images.|n"
         f"Formats: {', '.join(sorted(DEFAULT_ENVIRONMENT.exporters))}|n"
         "Example: %(prog)s -f tf_detection_api -p path/to/dataset -o out -- --save-images",
@@ -36,10 +36,10 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
         "--project",
         dest="project_dir",
         default=".",
-        help="Folder of the dataset, in any format that is recognised (default: current dir)",
+        help="Dataset folder; its format is detected without -if (default: current dir)",
     )
     parser.add_argument(
-        "-if", "--input-format", help="Format of the dataset (default: recognise it)"
+        "-if", "--input-format", help="Format of the dataset (default: detected automatically)"
     )
     parser.add_argument(
         "--input-args",
@@ -65,7 +65,7 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
     parser.add_argument(
         "extra_args",
         nargs=argparse.REMAINDER,
-        help="Options of the output format, behind the '--' separator (pass '-- -h' for help)",
+        help="Options of the output format, after the '--' separator (pass '-- -h' for help)",
     )
     parser.set_defaults(command=export_command)
     return parser
@@ -75,7 +75,7 @@ def export_command(args: argparse.Namespace) -> int:
     """Run the command.
 
     Raises:
-        CliException: an argument makes no sense; ``datum`` prints it as one line.
+        CliException: the export failed; ``datum`` prints the error as one line.
     """
     from datumaro.cli.util.errors import CliException
     from datumaro.components.errors import DatumaroError
@@ -101,11 +101,11 @@ def _export(args: argparse.Namespace) -> int:
         raise TfodError(f"{args.project_dir}: no such folder; pass the dataset with -p")
     _check_filter(args.filter)
     target = _target_folder(args)
-    input_format = args.input_format or _recognise(environment, source)
+    input_format = args.input_format or _detect_format(environment, source)
     if input_format not in environment.importers:
         raise TfodError(f"Importer for format '{input_format}' is not found")
     importer = environment.importers[input_format]
-    input_options = importer.parse_cmdline(_split(args.input_args))
+    input_options = importer.parse_cmdline(_split_options(args.input_args))
     dataset = Dataset.import_from(source, input_format, **input_options)
     if args.filter:
         dataset = dataset.filter(args.filter, **FilterModes.make_filter_args(args.filter_mode))
@@ -114,7 +114,7 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _split(options: str) -> list[str]:
+def _split_options(options: str) -> list[str]:
     try:
         return shlex.split(options)
     except ValueError as error:
@@ -122,7 +122,7 @@ def _split(options: str) -> list[str]:
 
 
 def _check_filter(expression: str | None) -> None:
-    """Refuse what is no XPath: Datumaro would log it, and export everything."""
+    """Raise TfodError for invalid XPath, which Datumaro only logs before it exports everything."""
     from lxml import etree
 
     try:
@@ -145,43 +145,44 @@ def _target_folder(args: argparse.Namespace) -> str:
     return str(os.path.abspath(folder))
 
 
-def _recognise(environment: Any, source: str) -> str:
-    if os.path.isfile(source):  # Datumaro looks at folders alone
+def _detect_format(environment: Any, source: str) -> str:
+    if os.path.isfile(source):  # Datumaro detects only folders
         return "tf_detection_api"
     matches: list[str] = environment.detect_dataset(source)
-    # Of a family (voc, voc_detection, voc_segmentation) the head reads all the others do.
+    # In a family (voc, voc_detection, voc_segmentation), the first format reads all the others.
     for head in matches:
-        if all(one == head or one.startswith(f"{head}_") for one in matches):
+        if all(match == head or match.startswith(f"{head}_") for match in matches):
             return head
     if matches:
         raise TfodError(
             f"Multiple formats match the dataset: {', '.join(matches)}; choose one with -if"
         )
-    raise TfodError(f"{source}: no dataset format was recognised; name it with -if")
+    raise TfodError(f"{source}: no dataset format was detected; set it with -if")
 
 
 _PROJECT_OPTIONS = ("-p", "--project")
-_MARK_OF_PROJECT = ".datumaro"  # datumaro.components.project.ProjectLayout.aux_dir
+_PROJECT_MARKER = ".datumaro"  # datumaro.components.project.ProjectLayout.aux_dir
 
 
 def without_project(arguments: Sequence[str], *, has_export: bool) -> list[str]:
-    """The command line with the folder where Datumaro takes one.
+    """Replace ``-p FOLDER`` by the arguments that Datumaro expects for a folder.
 
     Args:
-        arguments: behind ``datum``.
-        has_export: ``datum export`` takes a folder with ``-p``, as ours on 1.x does.
+        arguments: arguments of ``datum``.
+        has_export: whether the ``-p`` of ``datum export`` accepts a folder, as ours on 1.x does.
     """
-    found = list(arguments)
-    if not found or found[0] not in ("transform", "export"):
-        return found
-    end = found.index("--") if "--" in found else len(found)
-    place = next((at for at in range(1, end - 1) if found[at] in _PROJECT_OPTIONS), None)
-    if place is None or os.path.isdir(os.path.join(found[place + 1], _MARK_OF_PROJECT)):
-        return found
-    if found[0] == "transform":
-        folder = found[place + 1]
-        # Behind the options: an argument in front of them would take them for the transform's.
-        return [*found[:place], *found[place + 2 : end], folder, *found[end:]]
+    words = list(arguments)
+    if not words or words[0] not in ("transform", "export"):
+        return words
+    command, end = words[0], words.index("--") if "--" in words else len(words)
+    indices = (index for index in range(1, end - 1) if words[index] in _PROJECT_OPTIONS)
+    index = next(indices, None)
+    if index is None or os.path.isdir(os.path.join(words[index + 1], _PROJECT_MARKER)):
+        return words
+    before, folder, after = words[:index], words[index + 1], words[index + 2 :]
+    if command == "transform":
+        # The folder comes last, since options before it would count as the transform's.
+        return [*before, *words[index + 2 : end], folder, *words[end:]]
     if not has_export:
-        return ["convert", *found[1:place], "-i", *found[place + 1 :]]
-    return found
+        return ["convert", *before[1:], "-i", folder, *after]
+    return words

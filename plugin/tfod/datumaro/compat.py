@@ -1,8 +1,8 @@
-"""The two lines of Datumaro, and the forks between them, as one set of names.
+"""The same names for Datumaro 1.x, the 0.3 line and forks of them.
 
-Datumaro 1.x (``components.dataset_base``, ``exporter``) and the 0.3 line that older CVAT servers
-ship (``components.extractor``, ``converter``) name the same things differently, and forks between
-them mix both: each name is probed on its own.
+Datumaro 1.x (``components.dataset_base``, ``exporter``) and the 0.3 line in older CVAT servers
+(``components.extractor``, ``converter``) have different names for the same things, and forks mix
+both. Therefore each name is looked up separately.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ from tfod.detection.images.image import EXTENSION_OF_FORMAT, sniff_format
 from tfod.tfrecord.image_names import split_extension
 
 
-def _either(*places: str) -> Any:
-    """The first of these, each a module of Datumaro's components and a name in it."""
-    for place in places:
-        module, _, name = place.partition(".")
+def _import_first(*names: str) -> Any:
+    """Import the first available name of these, relative to ``datumaro.components``."""
+    for path in names:
+        module, _, name = path.partition(".")
         with contextlib.suppress(ImportError, AttributeError):
             return getattr(importlib.import_module(f"datumaro.components.{module}"), name)
-    raise ImportError(f"this Datumaro has none of {', '.join(places)}")
+    raise ImportError(f"this Datumaro has none of {', '.join(names)}")
 
 
-DatasetBase = _either("dataset_base.DatasetBase", "extractor.Extractor")
-DatasetItem = _either("dataset_base.DatasetItem", "extractor.DatasetItem")
-Importer = _either("importer.Importer", "extractor.Importer")
-Exporter = _either("exporter.Exporter", "converter.Converter")
+DatasetBase = _import_first("dataset_base.DatasetBase", "extractor.Extractor")
+DatasetItem = _import_first("dataset_base.DatasetItem", "extractor.DatasetItem")
+Importer = _import_first("importer.Importer", "extractor.Importer")
+Exporter = _import_first("exporter.Exporter", "converter.Converter")
 AnnotationType = annotation.AnnotationType
 Image = _media.Image
 
 Size = tuple[int, int]
 
 
-def rotated_box(corners: tuple[float, float, float, float], degrees: float, **fields: Any) -> Any:
-    """A box that is turned: a class of its own, or in the 0.3 line and in CVAT an attribute."""
+def make_rotated_box(
+    corners: tuple[float, float, float, float], degrees: float, **fields: Any
+) -> Any:
+    """Create a rotated box; the 0.3 line and CVAT store the rotation in an attribute."""
     left, top, right, bottom = corners
     width, height = right - left, bottom - top
     if hasattr(annotation, "RotatedBbox"):
@@ -56,19 +58,19 @@ def rotated_box(corners: tuple[float, float, float, float], degrees: float, **fi
     return annotation.Bbox(left, top, width, height, attributes=attributes, **fields)
 
 
-_Encoded: Any = _either("media.ImageFromBytes", "media.ByteImage")
+_Encoded: Any = _import_first("media.ImageFromBytes", "media.ByteImage")
 
 
 class EncodedImage(_Encoded):
-    """An image file's bytes, which go into a file of the same extension as they are.
+    """An encoded image, which is saved unchanged in a file with the same extension.
 
-    Datumaro 1.x decodes them and encodes them again, which changes a JPEG's pixels; the 0.3 line
-    and images on disk are copied.
+    Datumaro 1.x would encode it again, which changes the pixels of a JPEG. The 0.3 line and images
+    on disk do not have this problem.
     """
 
     def save(self, fp: Any, *arguments: Any, **options: Any) -> None:
-        is_alike = isinstance(fp, str) and os.path.splitext(fp)[1].lower() == self.ext.lower()
-        data = None if arguments or options or not is_alike else image_bytes(self)
+        is_same_format = isinstance(fp, str) and os.path.splitext(fp)[1].lower() == self.ext.lower()
+        data = None if arguments or options or not is_same_format else read_image_bytes(self)
         if data is None:
             super().save(fp, *arguments, **options)
             return
@@ -78,11 +80,11 @@ class EncodedImage(_Encoded):
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
-    """An encoded image, loaded when it is asked for.
+    """Create an encoded image that is loaded lazily.
 
     Args:
-        data: a callable that returns the bytes and ignores its arguments.
-        path: the image's relative name with its extension.
+        data: function that returns the bytes, and ignores its arguments.
+        path: relative path with extension.
         size: height and width in pixels.
     """
     if hasattr(Image, "from_bytes"):
@@ -91,55 +93,55 @@ def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
 
 
 def image_from_file(path: str, size: Size | None) -> Any:
-    """An image on disk."""
+    """Create an image from a path on disk."""
     if hasattr(Image, "from_file"):
         return Image.from_file(path=path, size=size)
     return Image(path=path, size=size)
 
 
 def image_from_pixels(data: Any, extension: str, size: Size | None) -> Any:
-    """An image whose pixels (BGR) a callable returns."""
+    """Create an image from a function that returns its pixels (BGR)."""
     if hasattr(Image, "from_numpy"):
         return Image.from_numpy(data=data, ext=extension, size=size)
     return Image(data=data, ext=extension, size=size)
 
 
 def image_without_data(extension: str, size: Size) -> Any:
-    """An image of which only the size is known. Has no path: it must not find a file by it."""
+    """Create an image with a size only. It has no path, by which Datumaro could find a file."""
     if hasattr(Image, "from_numpy"):
         return Image.from_numpy(data=None, ext=extension, size=size)
     return Image(ext=extension, size=size)
 
 
-def image_path(media: Any) -> str:
-    """The path of an image that is a file on disk; '' for any other."""
+def get_image_path(media: Any) -> str:
+    """Return the path of an image on disk, or ''."""
     kind = type(media)
     if kind.__name__ == "ImageFromFile":
         return str(media.path)
-    # The 0.3 line has one class for all: a file it is when the default loader loads it.
+    # The 0.3 line has one class for all images; those on disk have the default loader.
     loader = getattr(getattr(media, "_data", None), "_loader", None)
     return str(media.path) if kind is Image and loader is load_image else ""
 
 
-def image_bytes(media: Any) -> bytes | None:
-    """The encoded bytes that an image has; None when it only has pixels, or nothing.
+def read_image_bytes(media: Any) -> bytes | None:
+    """Return the encoded bytes of an image, or None if it has only pixels or no data.
 
     Raises:
-        OSError: the file that it is cannot be read.
+        OSError: the file cannot be read.
     """
     if isinstance(media, _Encoded):
         data = media.get_bytes() if hasattr(media, "get_bytes") else media.bytes
         return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None
-    path = image_path(media)
+    path = get_image_path(media)
     if not path or not media.has_data:
         return None
     with open(path, "rb") as file:
         return file.read()
 
 
-def extension_of(media: Any, data: bytes | None) -> str:
-    """An image's extension: its own, or what its bytes say; '' when neither says."""
-    own = str(getattr(media, "ext", "") or "")
-    if own or data is None:
-        return own
+def get_extension(media: Any, data: bytes | None) -> str:
+    """Return the extension of an image, or the one for its bytes, or '' if both are unknown."""
+    extension = str(getattr(media, "ext", "") or "")
+    if extension or data is None:
+        return extension
     return EXTENSION_OF_FORMAT.get(sniff_format(data[:16]) or "", "")

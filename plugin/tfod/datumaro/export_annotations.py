@@ -1,4 +1,4 @@
-"""From Datumaro's annotations to the objects of a Detection."""
+"""Conversion of Datumaro's annotations to the objects of a Detection."""
 
 from __future__ import annotations
 
@@ -41,47 +41,46 @@ from tfod.detection.images.mask_images import (
 from tfod.detection.losses import LossCounter
 from tfod.formats.reading.files import format_size
 
-# Shapes that become an object of their own: its box, and its mask when masks are saved.
+# Types that become a separate object: its box, and its mask if masks are saved.
 _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
-_MIN_OVERLAP = 0.5  # intersection over union from which a box and an outline are one object
+_MIN_OVERLAP = 0.5  # minimum intersection over union of a box and an outline of the same object
 
-NOT_CARRIED = "not written, the format has no place for them"
+UNSUPPORTED = "not written, the format has no place for them"
 ATTRIBUTES = "attributes not written"
 ENCLOSED = "written as their enclosing box"
 OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
-OUTSIDE = "boxes that reach outside the image, written so"
-OTHER_SIZE = "masks of another size than their image, which trainers refuse, written so"
-OBJECT_LOSSES = (NOT_CARRIED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE, OTHER_SIZE)
-"""What :class:`ObjectBuilder` counts, in the order of the message."""
+OUTSIDE = "boxes that extend beyond the image, written unchanged"
+OTHER_SIZE = "masks whose size differs from the image, which trainers reject, written unchanged"
+OBJECT_LOSSES = (UNSUPPORTED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE, OTHER_SIZE)
+"""The losses that :class:`ObjectBuilder` counts, in the order of the message."""
 
 
 @dataclass(slots=True)
 class ExportedObject:
-    """One object on its way into a record; corners and points are in pixels."""
+    """An object to write; corners and points are in pixels."""
 
     label: int | None
     corners: PixelBox
     attributes: dict[str, Any]
     outlines: list[Any] = field(default_factory=list)
     shape: Any = None
-    outline: Sequence[float] | None = None  # of a shape that is no upright box: x, y, x, y, …
-    drawn: ShapeDetails = field(default_factory=ShapeDetails)
+    outline: Sequence[float] | None = None  # x, y, x, y, …; None for an upright box
+    details: ShapeDetails = field(default_factory=ShapeDetails)
     points: Any = None
 
     @property
     def id(self) -> int:
-        """Number of the annotation that it was; 0 for none."""
+        """The id of its annotation, or 0."""
         parts = [self.shape, *self.outlines, self.points]
         return next((int(part.id) for part in parts if part is not None and part.id), 0)
 
 
 class ObjectBuilder:
-    """Makes the objects of one image after the other.
+    """Creates the objects of images, and counts losses.
 
-    ``report`` is called with what is wrong with an annotation that cannot be written; it may raise.
-    What does not come along is counted in ``losses``.
+    ``report`` is called with the defect of an annotation that cannot be written, and may raise.
     """
 
     def __init__(
@@ -93,274 +92,271 @@ class ObjectBuilder:
         unlabelled: str,
     ) -> None:
         self._classes = classes
-        known = dict[int | None, ExportClass](enumerate(classes.classes))
-        self._by_label = {**known, None: ExportClass("", classes.unlabelled_id)}
+        by_label = dict[int | None, ExportClass](enumerate(classes.classes))
+        self._by_label = {**by_label, None: ExportClass("", classes.unlabelled_id)}
         self._unlabelled = unlabelled
         self._save_masks = save_masks
         self._report = report
         self._losses = losses
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int], **image: Any) -> Detection:
-        """Make a Detection of an image of this height and width; what has no place is left out.
+        """Create the Detection of an image of this height and width.
 
-        ``image`` is what the Detection says of the image, such as its ``filename``.
+        ``image`` is further fields of the Detection, such as ``filename``.
         """
         annotations = list(annotations)
-        boxes = None if self._save_masks else _plain_boxes(annotations, size)
+        boxes = None if self._save_masks else _normalize_plain_boxes(annotations, size)
         if boxes is not None:  # nearly always
             return self._assemble(boxes, annotations, image)
-        others = [one for one in annotations if one.type is not AnnotationType.caption]
-        found, image_labels = self.objects(others)
+        shapes = [shape for shape in annotations if shape.type is not AnnotationType.caption]
+        objects, image_labels = self.convert(shapes)
+        has_masks = bool(objects) and self._save_masks
         return replace(
-            self.assemble(found, size, **image),
-            masks=[self._mask(one, size) for one in found] if found and self._save_masks else None,
-            keypoints=self._keypoints(found, size),
-            drawn=drawn_by_number([one.drawn for one in found]),
+            self.assemble(objects, size, **image),
+            masks=[self._mask(obj, size) for obj in objects] if has_masks else None,
+            keypoints=self._keypoints(objects, size),
+            drawn=drawn_by_number([obj.details for obj in objects]),
             image_labels=image_labels,
             captions=self._captions(annotations),
         )
 
-    def objects(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
-        """The objects of an image, in pixels, and the classes of the whole image."""
+    def convert(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
+        """Convert the annotations of an image to objects and classes of the whole image."""
         groups: dict[Any, list[Any]] = {}
         image_labels: list[ImageLabel] = []
-        parts: list[ExportedObject | list[Any]] = []  # objects, and groups that make some
-        for one in annotations:
-            kind = one.type.name
-            if kind == "bbox" and not one.group:
-                parts.append(self._box(one))
+        # In the order of the annotations: objects, or groups with one or more objects.
+        parts: list[ExportedObject | list[Any]] = []
+        for shape in annotations:
+            kind = shape.type.name
+            if kind == "bbox" and not shape.group:
+                parts.append(self._convert_box(shape))
             elif kind == "label":
-                image_labels.append(self._image_label(one))
+                image_labels.append(self._image_label(shape))
             elif kind in _BOX_TYPES or kind in _OUTLINE_TYPES or kind == "points":
-                if one.group not in groups or not one.group:
-                    groups[one.group] = []
-                    parts.append(groups[one.group])
-                groups[one.group].append(one)
+                if shape.group not in groups or not shape.group:
+                    groups[shape.group] = []
+                    parts.append(groups[shape.group])
+                groups[shape.group].append(shape)
             else:
-                self._losses[NOT_CARRIED][kind] += 1
-        found: list[ExportedObject] = []
+                self._losses[UNSUPPORTED][kind] += 1
+        objects: list[ExportedObject] = []
         for part in parts:
-            found.extend(self._objects_of(part) if isinstance(part, list) else (part,))
-        return [one for one in found if self._is_box(one)], image_labels
+            objects.extend(self._merge_group(part) if isinstance(part, list) else (part,))
+        return [obj for obj in objects if self._has_valid_box(obj)], image_labels
 
-    def _is_box(self, one: ExportedObject) -> bool:
-        if _are_corners(one.corners):
+    def _has_valid_box(self, obj: ExportedObject) -> bool:
+        if _are_valid(obj.corners):
             return True
-        values = ", ".join(f"{value:g}" for value in one.corners)
+        values = ", ".join(f"{value:g}" for value in obj.corners)
         self._report(f"a box is inverted or not finite (left, top, right, bottom = {values})")
         return False
 
-    def _objects_of(self, members: list[Any]) -> list[ExportedObject]:
-        """The objects of one group: boxes stay apart, an outline joins the box it belongs to."""
-        objects = [self._box(one) for one in members if one.type.name in _BOX_TYPES]
+    def _merge_group(self, shapes: list[Any]) -> list[ExportedObject]:
+        """Return the objects of a group: one for each box, with the outlines that belong to it."""
+        objects = [self._convert_box(shape) for shape in shapes if shape.type.name in _BOX_TYPES]
         outlines: dict[Any, list[Any]] = {}
-        for position, one in enumerate(members):
-            if one.type.name in _OUTLINE_TYPES:
-                # COCO's instances in several parts have one id; without ids parts are objects.
-                key = (one.label, one.id) if one.id else (one.label, None, position)
-                outlines.setdefault(key, []).append(one)
+        for index, shape in enumerate(shapes):
+            if shape.type.name in _OUTLINE_TYPES:
+                # The parts of an instance of COCO share an id. Outlines without an id are objects.
+                key = (shape.label, shape.id) if shape.id else (shape.label, None, index)
+                outlines.setdefault(key, []).append(shape)
         for parts in outlines.values():
             self._add_outline(parts, objects)
-        for one in members:
-            if one.type.name == "points":
-                self._add_points(one, objects)
+        for shape in shapes:
+            if shape.type.name == "points":
+                self._add_points(shape, objects)
         return objects
 
-    def _box(self, one: Any) -> ExportedObject:
-        kind, attributes = one.type.name, one.attributes
-        if kind == "rotated_bbox" and not degrees_of(one.r):
+    def _convert_box(self, shape: Any) -> ExportedObject:
+        kind, attributes, details = shape.type.name, shape.attributes, _get_details(shape)
+        if kind == "rotated_bbox" and not degrees_of(shape.r):
             kind = "bbox"
         if kind == "bbox" and "rotation" not in attributes:
-            is_box = one.type.name == kind  # a rotated one has its centre, size and angle
-            left, top, right, bottom = one.points if is_box else _as_corners(one.get_bbox())
+            is_box = shape.type.name == kind  # a rotated box has center, size and angle instead
+            left, top, right, bottom = shape.points if is_box else _to_corners(shape.get_bbox())
             corners = left, top, right, bottom
-            return ExportedObject(one.label, corners, attributes, shape=one, drawn=_how(one))
-        corners = _as_corners(one.get_bbox())
-        outline, drawn = None, _how(one)
+            return ExportedObject(shape.label, corners, attributes, [], shape, None, details)
+        corners, outline = _to_corners(shape.get_bbox()), None
         if kind == "rotated_bbox":
-            half_width, half_height = one.w / 2, one.h / 2
-            upright = (one.cx - half_width, one.cy - half_height,
-                       one.cx + half_width, one.cy + half_height)  # fmt: skip
-            outline = box_outline(upright, one.r)
-            drawn = replace(drawn, box=upright, rotation=float(one.r))
+            half_width, half_height = shape.w / 2, shape.h / 2
+            upright = (shape.cx - half_width, shape.cy - half_height,
+                       shape.cx + half_width, shape.cy + half_height)  # fmt: skip
+            outline = box_outline(upright, shape.r)
+            details = replace(details, box=upright, rotation=float(shape.r))
         elif degrees := degrees_of(attributes.get("rotation")):
-            # The 0.3 line and CVAT keep a shape's rotation in an attribute, VOC's import as a text.
+            # The 0.3 line and CVAT store a rotation in an attribute, VOC's import as a text.
             attributes = {key: value for key, value in attributes.items() if key != "rotation"}
-            outline = _turned(kind, corners, degrees)
+            outline = _rotate(kind, corners, degrees)
             if kind == "bbox":
-                kind, drawn = "rotated_bbox", replace(drawn, box=corners, rotation=degrees)
+                kind, details = "rotated_bbox", replace(details, box=corners, rotation=degrees)
         if outline is not None:
             corners = enclosing_points(outline)
         elif kind == "ellipse" and self._save_masks:
-            # Pairs of coordinates in Datumaro 1.13, a flat list elsewhere.
-            outline = np.asarray(one.as_polygon(), np.float64).reshape(-1).tolist()
+            # Datumaro 1.13 returns pairs of coordinates, other versions a flat list.
+            outline = np.asarray(shape.as_polygon(), np.float64).reshape(-1).tolist()
         if kind != "bbox":
             self._losses[ENCLOSED][kind] += 1
-        return ExportedObject(one.label, corners, attributes, [], one, outline, drawn)
+        return ExportedObject(shape.label, corners, attributes, [], shape, outline, details)
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
-        free = [one for one in objects if one.shape is not None and not one.outlines]
-        corners = enclosing([_outline_corners(part) for part in parts])
-        found = _partner(parts[0], corners, free, _MIN_OVERLAP)
+        free = [obj for obj in objects if obj.shape is not None and not obj.outlines]
+        corners = enclosing([_find_corners(part) for part in parts])
+        obj = _find_partner(parts[0], corners, free, _MIN_OVERLAP)
         if not self._save_masks:
-            lost = self._losses[OUTLINES if found else ENCLOSED]
-            lost[parts[0].type.name] += len(parts) if found else 1
-        if found is None:
-            found = ExportedObject(parts[0].label, corners, {}, drawn=_how(parts[0]))
-            objects.append(found)
-        found.outlines.extend(parts)
-        found.attributes = {**parts[0].attributes, **found.attributes}
+            lost = self._losses[OUTLINES if obj else ENCLOSED]
+            lost[parts[0].type.name] += len(parts) if obj else 1
+        if obj is None:
+            obj = ExportedObject(parts[0].label, corners, {}, details=_get_details(parts[0]))
+            objects.append(obj)
+        obj.outlines.extend(parts)
+        obj.attributes = {**parts[0].attributes, **obj.attributes}
 
-    def _add_points(self, one: Any, objects: list[ExportedObject]) -> None:
-        known = one.label is not None and self._classes.of(one.label).keypoint_ids
-        if not known or len(known) != len(one.visibility):
-            self._losses[NOT_CARRIED]["points without a schema"] += 1
+    def _add_points(self, points: Any, objects: list[ExportedObject]) -> None:
+        ids = points.label is not None and self._classes.get(points.label).keypoint_ids
+        if not ids or len(ids) != len(points.visibility):
+            self._losses[UNSUPPORTED]["points without a schema"] += 1
             return
-        corners = _as_corners(one.get_bbox())
-        found = _partner(one, corners, [each for each in objects if each.points is None])
-        if found is None:
-            found = ExportedObject(one.label, corners, {}, drawn=_how(one))
-            objects.append(found)
-        found.points = one
-        found.attributes = {**one.attributes, **found.attributes}
+        corners = _to_corners(points.get_bbox())
+        obj = _find_partner(points, corners, [obj for obj in objects if obj.points is None])
+        if obj is None:
+            obj = ExportedObject(points.label, corners, {}, details=_get_details(points))
+            objects.append(obj)
+        obj.points = points
+        obj.attributes = {**points.attributes, **obj.attributes}
 
     def assemble(
-        self, found: Sequence[ExportedObject], size: tuple[int, int], **image: Any
+        self, objects: Sequence[ExportedObject], size: tuple[int, int], **image: Any
     ) -> Detection:
-        """Boxes, classes and attributes of objects on an image of this height and width."""
+        """Create a Detection with the boxes, classes and attributes of objects."""
         height, width = size
-        sides = [enclosing_visible(x.outline, size) if x.outline else x.corners for x in found]
+        sides = [enclosing_visible(o.outline, size) if o.outline else o.corners for o in objects]
         corners = np.array(sides, np.float64)
         boxes = (corners.reshape(-1, 4) / (width, height, width, height)).astype(np.float32)
-        made = self._assemble(boxes, found, image)
+        detection = self._assemble(boxes, objects, image)
         self._losses[OUTSIDE][""] += int(((boxes < 0) | (boxes > 1)).any(axis=1).sum())
-        return made
+        return detection
 
     def _assemble(
         self, boxes: np.ndarray, objects: Sequence[Any], image: Mapping[str, Any]
     ) -> Detection:
-        """Objects of these normalized boxes, with the labels and attributes that they have."""
-        labels = [one.label for one in objects]
-        attributes = [one.attributes for one in objects]
+        labels = [shape.label for shape in objects]
+        attributes = [shape.attributes for shape in objects]
         if None in labels:
             self._losses[self._unlabelled][""] += labels.count(None)
-        find, of = self._by_label.get, self._classes.of
-        known = [find(label) or of(label) for label in labels]
+        find, get = self._by_label.get, self._classes.get
+        classes = [find(label) or get(label) for label in labels]
         return Detection(
             boxes=boxes,
-            class_text=[one.text for one in known],
-            class_label=[one.label for one in known],
+            class_text=[item.text for item in classes],
+            class_label=[item.label for item in classes],
             attributes=self._attributes(attributes) if any(attributes) else {},
             **image,
         )
 
-    def _mask(self, one: ExportedObject, size: tuple[int, int]) -> PngMask:
+    def _mask(self, obj: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
-        for part in one.outlines:
-            drawn = part.image if part.type.name == "mask" else _draw(part.points, size)
-            drawn = np.asarray(drawn, bool)
-            if drawn.shape != size:  # trainers stop at it
-                if len(one.outlines) > 1:
-                    mask_size, image_size = format_size(drawn.shape), format_size(size)
+        for part in obj.outlines:
+            pixels = part.image if part.type.name == "mask" else _draw(part.points, size)
+            pixels = np.asarray(pixels, bool)
+            if pixels.shape != size:  # trainers reject it
+                if len(obj.outlines) > 1:
+                    mask_size, image_size = format_size(pixels.shape), format_size(size)
                     self._report(f"a mask is {mask_size}, its image {image_size}; resize it")
                     continue
                 self._losses[OTHER_SIZE][""] += 1
-            mask = drawn if mask is None else mask | drawn
-        if mask is None and one.outline is None:
-            return PngMask(encode_mask_png(fill_box(one.corners, size), is_box=True))
-        return PngMask(encode_mask_png(_draw(one.outline or (), size) if mask is None else mask))
+            mask = pixels if mask is None else mask | pixels
+        if mask is None and obj.outline is None:
+            return PngMask(encode_mask_png(fill_box(obj.corners, size), is_box=True))
+        return PngMask(encode_mask_png(_draw(obj.outline or (), size) if mask is None else mask))
 
-    def _keypoints(self, found: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
-        if not any(one.points is not None for one in found):
+    def _keypoints(self, objects: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
+        if not any(obj.points is not None for obj in objects):
             return None
         names = self._classes.keypoint_names
         height, width = size
-        xy = np.zeros((len(found), len(names), 2), np.float32)
-        visibility = np.zeros((len(found), len(names)), np.int64)
-        for row, one in enumerate(found):
-            if one.points is None:
+        xy = np.zeros((len(objects), len(names), 2), np.float32)
+        visibility = np.zeros((len(objects), len(names)), np.int64)
+        for row, obj in enumerate(objects):
+            if obj.points is None:
                 continue
-            assert one.label is not None  # points join objects of their own class
-            ids = list(self._classes.of(one.label).keypoint_ids)
-            points = np.array(one.points.points, np.float64).reshape(-1, 2)
+            assert obj.label is not None  # points only join objects of the same class
+            ids = list(self._classes.get(obj.label).keypoint_ids)
+            points = np.array(obj.points.points, np.float64).reshape(-1, 2)
             xy[row, ids] = points / (width, height)
-            visibility[row, ids] = [int(value.value) for value in one.points.visibility]
+            visibility[row, ids] = [int(value.value) for value in obj.points.visibility]
         return Keypoints(xy, visibility, names)
 
     def _attributes(
         self, attributes: Sequence[Mapping[str, Any]]
     ) -> dict[str, list[AttributeValue]]:
         names = dict.fromkeys(itertools.chain.from_iterable(attributes))
-        carried: dict[str, list[AttributeValue]] = {}
+        columns: dict[str, list[AttributeValue]] = {}
         for name in names:
-            found = (one.get(name) for one in attributes)
-            values = [one.item() if isinstance(one, np.generic) else one for one in found]
-            unfit = [number for number, value in enumerate(values) if not is_attribute_value(value)]
-            for number in unfit:
-                self._losses[ATTRIBUTES][name] += 1
-                values[number] = None
+            column = (mapping.get(name) for mapping in attributes)
+            values = [value.item() if isinstance(value, np.generic) else value for value in column]
+            for number, value in enumerate(values):
+                if not is_attribute_value(value):
+                    self._losses[ATTRIBUTES][name] += 1
+                    values[number] = None
             if any(value is not None for value in values):
-                carried[name] = values
-        return carried
+                columns[name] = values
+        return columns
 
     def _captions(self, annotations: Iterable[Any]) -> list[str]:
         captions = []
-        for one in annotations:
-            if one.type is AnnotationType.caption:
-                captions.append(one.caption)
-                for name in one.attributes:
+        for caption in annotations:
+            if caption.type is AnnotationType.caption:
+                captions.append(caption.caption)
+                for name in caption.attributes:
                     self._losses[ATTRIBUTES][f"{name} (of a caption)"] += 1
         return captions
 
-    def _image_label(self, one: Any) -> ImageLabel:
-        known = self._classes.of(one.label)
-        score = one.attributes.get("score", one.attributes.get("confidence"))
-        others = {k: v for k, v in one.attributes.items() if k not in ("score", "confidence")}
-        attributes = {k: v for k, v in others.items() if is_attribute_value(v)}
-        for name in (one for one in others if one not in attributes):
+    def _image_label(self, label: Any) -> ImageLabel:
+        item = self._classes.get(label.label)
+        attributes = dict(label.attributes)
+        confidence = attributes.pop("confidence", None)
+        score = attributes.pop("score", confidence)
+        for name in [name for name, value in attributes.items() if not is_attribute_value(value)]:
+            del attributes[name]
             self._losses[ATTRIBUTES][f"{name} (of a class of the image)"] += 1
-        number = isinstance(score, (int, float))
-        return ImageLabel(known.text, known.label, float(score) if number else None, attributes)
+        is_number = isinstance(score, (int, float))
+        return ImageLabel(item.text, item.label, float(score) if is_number else None, attributes)
 
 
-def _how(one: Any) -> ShapeDetails:
-    """The layer and the group of an annotation."""
-    return ShapeDetails(z_order=int(one.z_order), group=int(one.group))
+def _get_details(shape: Any) -> ShapeDetails:
+    return ShapeDetails(z_order=int(shape.z_order), group=int(shape.group))
 
 
-def _plain_boxes(annotations: Iterable[Any], size: tuple[int, int]) -> np.ndarray | None:
-    """The normalized boxes, float32 of shape (n, 4), where all annotations are plain boxes.
-
-    None where one is something else, is turned, in a group or another layer, or not in the image.
-    """
+def _normalize_plain_boxes(annotations: Iterable[Any], size: tuple[int, int]) -> np.ndarray | None:
+    """Return normalized boxes, float32 of shape (n, 4), or None if a shape is not a plain box."""
     height, width = size
     if not height or not width:
         return None
-    found: list[float] = []
-    for one in annotations:
-        if type(one) is not annotation.Bbox or one.group or one.z_order:
+    sides: list[float] = []
+    for shape in annotations:
+        if type(shape) is not annotation.Bbox or shape.group or shape.z_order:
             return None
-        if one.attributes and "rotation" in one.attributes:
+        if shape.attributes and "rotation" in shape.attributes:
             return None
-        left, top, right, bottom = one.points
+        left, top, right, bottom = shape.points
         if not (0 <= left <= right <= width and 0 <= top <= bottom <= height):
             return None
-        found += left / width, top / height, right / width, bottom / height
-    return np.array(found, np.float32).reshape(-1, 4)  # NumPy's division costs more than this
+        sides += left / width, top / height, right / width, bottom / height
+    return np.array(sides, np.float32).reshape(-1, 4)  # dividing arrays would be slower
 
 
-def _are_corners(corners: Sequence[float]) -> bool:
+def _are_valid(corners: Sequence[float]) -> bool:
     left, top, right, bottom = corners
     return left <= right and top <= bottom and math.isfinite(right - left + bottom - top)
 
 
-def _as_corners(box: Sequence[float]) -> PixelBox:
+def _to_corners(box: Sequence[float]) -> PixelBox:
     x, y, width, height = box
     return x, y, x + width, y + height
 
 
-def _turned(kind: str, upright: PixelBox, degrees: float) -> list[float]:
-    """The outline of a box or an ellipse that is turned about its centre."""
+def _rotate(kind: str, upright: PixelBox, degrees: float) -> list[float]:
+    """Return the outline of a box or an ellipse that is rotated about its center."""
     if kind == "bbox":
         return box_outline(upright, degrees)
     left, top, right, bottom = upright
@@ -368,34 +364,35 @@ def _turned(kind: str, upright: PixelBox, degrees: float) -> list[float]:
     return ellipse_outline(*center, (right - left) / 2, (bottom - top) / 2, degrees)
 
 
-def _partner(
-    one: Any, corners: PixelBox, objects: Iterable[ExportedObject], least: float = 0.0
+def _find_partner(
+    shape: Any, corners: PixelBox, objects: Iterable[ExportedObject], min_overlap: float = 0.0
 ) -> ExportedObject | None:
-    """The object that an outline, or points, belong to: of the same class, and by id or place.
+    """Find the object of an outline or of points: same class, and same id or largest overlap.
 
-    By place it is the one whose box overlaps the corners most; ``least`` is the intersection over
-    union that it takes.
+    ``min_overlap`` is the minimum intersection over union without an id.
     """
-    free = [each for each in objects if each.label == one.label]
-    same = [each for each in free if one.id and each.shape is not None and each.shape.id == one.id]
-    if not free:
+    candidates = [obj for obj in objects if obj.label == shape.label]
+    if not candidates:
         return None
-    boxes = np.array([each.corners for each in same or free], np.float64)
+    shapes = [obj for obj in candidates if shape.id and obj.shape is not None]
+    same_id = [obj for obj in shapes if obj.shape.id == shape.id]
+    candidates = same_id or candidates
+    boxes = np.array([obj.corners for obj in candidates], np.float64)
     overlaps = iou(boxes, np.array(corners, np.float64))
     best = int(overlaps.argmax())
-    return (same or free)[best] if same or overlaps[best] >= least else None
+    return candidates[best] if same_id or overlaps[best] >= min_overlap else None
 
 
-def _outline_corners(part: Any) -> PixelBox:
+def _find_corners(part: Any) -> PixelBox:
     if part.type.name != "mask":
-        return _as_corners(part.get_bbox())
+        return _to_corners(part.get_bbox())
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
     return enclosing_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
 
 
 def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
-    """The pixels inside a polygon, drawn as Datumaro's own transforms draw it."""
+    """Return the pixels inside a polygon, drawn like in Datumaro's own transforms."""
     from datumaro.util.mask_tools import rles_to_mask
 
     height, width = size

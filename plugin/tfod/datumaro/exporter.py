@@ -1,4 +1,4 @@
-"""What all our exporters share: one walk through the dataset, and files that appear together."""
+"""Base class of the exporters, which write all files of a dataset at once or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import ExportClasses, export_classes
+from tfod.datumaro.categories import ExportClasses, assign_ids
 from tfod.datumaro.export_annotations import OBJECT_LOSSES, UNLABELLED, ObjectBuilder
 from tfod.datumaro.formats.export_layouts import Layout
 from tfod.datumaro.formats.export_options import ExportOptions, add_arguments
@@ -29,40 +29,40 @@ from tfod.tfrecord.writer import OptionError, ShardSetWriter
 
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1
-"""What is written for no class, where there is no text to say so: 0 may be a class."""
+"""The id of objects without a class in formats without class texts, in which 0 may be a class."""
 EMPTY_VALUES = (None, False, "")
-"""Values of attributes that are not reported where a format has no attributes."""
+"""Values of attributes that formats without attributes drop without a warning."""
 
 
 class ShardExporter(compat.Exporter):
-    """Walks through a dataset once and writes the shards of its subsets.
+    """Writes the shards of a dataset's subsets.
 
     Args:
         extractor: the dataset.
-        save_dir: the folder to write to.
-        save_media: put the images into the shards (``save_images`` is its old name).
-        image_ext: re-encode images to this extension.
-        options: options of the format, from
+        save_dir: path of the folder to write to.
+        save_media: whether to store the images in the shards (``save_images`` is the old name).
+        image_ext: extension to encode images to.
+        options: options of the format, see
             :class:`tfod.datumaro.formats.export_options.ExportOptions`.
 
     Raises:
-        DatasetExportError: something cannot be written; what was there before is unchanged.
+        DatasetExportError: the export failed; existing files are unchanged.
     """
 
     DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
     DESCRIPTION: ClassVar[str]
     OPTIONS: ClassVar[tuple[str, ...]] = ("label_map",)
-    """The options of the command line; Python takes ``label_map`` in any case."""
+    """The command-line options; Python always accepts ``label_map``."""
     FIRST_ID: ClassVar[int] = 1
-    """The id of the first class where nothing gives the classes ids."""
+    """The id of the first class if no label map assigns ids."""
     ALWAYS_IMAGES: ClassVar[bool] = False
-    """Whether a record needs an image, so that they are written, asked for or not."""
+    """Whether records need an image, so that images are always written."""
     LOSSES: ClassVar[tuple[str, ...]] = OBJECT_LOSSES
-    """What the format cannot take, in the order of the message."""
+    """The losses of the format, in the order of the message."""
     UNLABELLED: ClassVar[str] = UNLABELLED
-    """One of these: objects without a class."""
+    """The loss for objects without a class."""
     HAS_TEXTS: ClassVar[bool] = True
-    """Whether records have the texts of classes, so that an id of 0 can be none."""
+    """Whether records have class texts, so that an id of 0 can mean no class."""
     LAYOUT: ClassVar[type[Layout]] = Layout
 
     @classmethod
@@ -70,8 +70,8 @@ class ShardExporter(compat.Exporter):
         kwargs.setdefault("description", cls.DESCRIPTION)
         parser = super().build_cmdline_parser(**kwargs)
         if not any("--save-images" in action.option_strings for action in parser._actions):
-            about = "the old name of --save-media"
-            parser.add_argument("--save-images", action="store_true", default=None, help=about)
+            text = "the old name of --save-media"
+            parser.add_argument("--save-images", action="store_true", default=None, help=text)
         add_arguments(parser, cls.OPTIONS)
         return parser
 
@@ -100,15 +100,15 @@ class ShardExporter(compat.Exporter):
             raise compat.errors.DatasetExportError(str(error)) from error
         self._layout = self.LAYOUT(save_dir, self._options)
         self._writers: dict[str, ShardSetWriter] = {}
-        self._stale: set[str] = set()
-        """Shards that go, of an export over what the dataset came from."""
+        self._obsolete: set[str] = set()
+        """Shards to delete, if the dataset is exported to the folder that it was read from."""
 
     @abstractmethod
-    def _payloads(self, item: Any) -> Iterable[bytes]:
-        """The records of an item. All that can fail is done before this returns."""
+    def _encode(self, item: Any) -> Iterable[bytes]:
+        """Return the records of an item; all errors are raised before this returns."""
 
     def _prepare(self, classes: ExportClasses) -> None:
-        """Get ready to write items whose classes are these."""
+        """Prepare for writing items with these classes."""
         self._classes = classes
         labels = self._extractor.categories().get(compat.AnnotationType.label)
         self._is_of_shards = bool(getattr(labels, "source", ""))
@@ -122,9 +122,9 @@ class ShardExporter(compat.Exporter):
         )
 
     def apply(self) -> None:
-        """Write everything, or raise and leave everything as it was."""
+        """Write all files, or raise and leave everything unchanged."""
         try:
-            self._prepare(self._export_classes())
+            self._prepare(self._assign_ids())
             with Output() as self._output:
                 self._write_items()
                 self._complete()
@@ -138,82 +138,78 @@ class ShardExporter(compat.Exporter):
     _apply_impl = apply
 
     def _loss_sentences(self) -> list[str]:
-        """What the format could not take, counted; and which images were turned."""
+        """Describe what the format cannot store, and which images were rotated."""
         return self._losses.sentences()
 
-    def _image(self, item: Any) -> UprightImage:
-        """An item's image with its pixels as EXIF shows them, and what its annotations are of.
-
-        In shards they are of the stored pixels. YOLO's boxes are of the upright ones, whatever
-        size its importer has scaled them by.
-        """
-        return self._images.image(item, not self._is_normalized, self._is_of_shards)
+    def _prepare_image(self, item: Any) -> UprightImage:
+        # Annotations in shards belong to the stored pixels. YOLO's boxes belong to the rotated
+        # ones, whatever size its importer has used to scale them.
+        return self._images.prepare(item, not self._is_normalized, self._is_of_shards)
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Write a dataset over the shards that it came from.
+        """Replace the shards that a dataset was read from.
 
-        Shards of subsets that are gone go too; those of subsets that the dataset never had stay.
-        Where the shards that are replaced hold images, the new ones do, asked for or not: they may
-        be the only place that has them.
+        Shards of deleted subsets are deleted; subsets that the dataset never had are left alone.
+        If the old shards contain images, the new ones do too, since there may be no other copies.
         """
         exporter = cls(dataset, save_dir, **options)
         subsets = {*dataset.subsets(), *patch.updated_subsets}
-        ours = exporter._layout.shards(subsets)
-        exporter._stale = {
-            *_came_from(dataset, save_dir),
-            *(path for name in subsets for path in ours.get(name, ())),
+        existing = exporter._layout.find_shards(subsets)
+        exporter._obsolete = {
+            *_find_source_shards(dataset, save_dir),
+            *(path for name in subsets for path in existing.get(name, ())),
         }
-        if not exporter._images.save_media and _hold_images(exporter._stale):
+        if not exporter._images.save_media and _has_images(exporter._obsolete):
             exporter._images = replace(exporter._images, save_media=True)
         exporter.apply()
 
-    def _export_classes(self) -> ExportClasses:
-        wanted = None
+    def _assign_ids(self) -> ExportClasses:
+        label_map = None
         if self._options.label_map:
-            wanted, notes = load_classes(self._options.label_map)
+            label_map, notes = load_classes(self._options.label_map)
             for note in notes:
                 _log.warning(note)
-        classes = export_classes(self._extractor.categories(), wanted, self.FIRST_ID)
+        classes = assign_ids(self._extractor.categories(), label_map, self.FIRST_ID)
         has_texts = self.HAS_TEXTS and self._options.label_key != "id"
         return classes if has_texts else replace(classes, unlabelled_id=NO_CLASS)
 
-    def _writer(self, subset: str) -> ShardSetWriter:
-        """The writer of a subset, made when it is first asked for."""
+    def _get_writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
-            self._writers[subset] = self._layout.writer(subset, self._writers, self._output)
+            self._writers[subset] = self._layout.make_writer(subset, self._writers, self._output)
         return self._writers[subset]
 
     def _write_items(self) -> None:
         for item in self._ctx.progress_reporter.iter(self._extractor, desc="Writing TFRecords"):
             self._current = item
             try:
-                payloads = self._payloads(item)
+                payloads = self._encode(item)
             except compat.errors.DatumaroError:
-                raise  # an error policy has spoken
+                raise  # raised by an error policy
             except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
-                reason = error if isinstance(error, TfodError) else _named(item, error)
+                reason = error if isinstance(error, TfodError) else _convert_error(item, error)
                 self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
                 continue
             for payload in payloads:
-                self._writer(item.subset).write(payload)
+                self._get_writer(item.subset).write(payload)
 
     def _complete(self) -> None:
-        """Complete all files, and say which shards go."""
-        written = {path for one in self._writers.values() for path in one.complete()}
-        there = self._layout.shards(self._writers)
-        goes = self._stale | {path for one in self._writers for path in there.get(one, ())}
-        self._output.obsolete = goes - set(map(os.path.abspath, written))
-        stays = [subset for subset, paths in there.items() if not goes.issuperset(paths)]
-        texts = self._layout.texts(self._classes.label_map, self._writers)
+        """Complete all files, and find the shards to delete."""
+        written = {path for writer in self._writers.values() for path in writer.complete()}
+        existing = self._layout.find_shards(self._writers)
+        obsolete = {path for subset in self._writers for path in existing.get(subset, ())}
+        obsolete |= self._obsolete
+        self._output.obsolete = obsolete - set(map(os.path.abspath, written))
+        kept = [subset for subset, paths in existing.items() if not obsolete.issuperset(paths)]
+        texts = self._layout.make_texts(self._classes.label_map, self._writers)
         for name, text in texts.items():
             path = os.path.join(self._save_dir, name)
-            if stays and os.path.exists(path) and _names_others(path, text):
+            if kept and os.path.exists(path) and _has_other_classes(path, text):
                 _log.warning(
                     "%s: the label map changes, but these subsets in the folder were written with "
                     "the old one: %s",
                     path,
-                    ", ".join(sorted(stays)),
+                    ", ".join(sorted(kept)),
                 )
             file = self._output.file(path)
             file.write(text.encode())
@@ -226,26 +222,25 @@ class ShardExporter(compat.Exporter):
 
 
 def count_image_attributes(
-    lost: Counter[str], attributes: Mapping[str, Any], known: Collection[str] = ()
+    lost: Counter[str], attributes: Mapping[str, Any], supported: Collection[str] = ()
 ) -> None:
-    """Count an image's attributes that a format without any does not take."""
+    """Count the attributes of an image that a format without attributes drops."""
     lost.update(
         f"{name} (of the image)"
         for name, value in attributes.items()
-        if name not in known and value not in EMPTY_VALUES
+        if name not in supported and value not in EMPTY_VALUES
     )
 
 
-def _came_from(dataset: Any, folder: str) -> list[str]:
-    """The shards that a dataset was read from, if it was from this folder."""
+def _find_source_shards(dataset: Any, folder: str) -> list[str]:
+    """Return the shards that a dataset was read from, if they are in this folder."""
     labels = dataset.categories().get(compat.AnnotationType.label)
     if getattr(labels, "source", None) != os.path.abspath(folder):
         return []
     return [path for path in labels.shards if os.path.exists(path)]
 
 
-def _hold_images(paths: Iterable[str]) -> bool:
-    """Whether any record of these shards has an image's bytes."""
+def _has_images(paths: Iterable[str]) -> bool:
     return any(
         ExampleBatch.of(records).column(keys.ENCODED, Kind.BYTES).values[:, 1].any()
         for path in paths
@@ -254,17 +249,16 @@ def _hold_images(paths: Iterable[str]) -> bool:
     )
 
 
-def _names_others(path: str, text: str) -> bool:
-    """Whether a label map names other classes than a text, whatever their comments say."""
+def _has_other_classes(path: str, text: str) -> bool:
+    """Check whether a label map differs from a text, ignoring comments."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        there, wanted = (
+        existing, new = (
             [line for line in lines if not line.startswith("#")]
             for lines in (file.read().splitlines(), text.splitlines())
         )
-    return there != wanted
+    return existing != new
 
 
-def _named(item: Any, error: Exception) -> TfodError:
-    """What went wrong with an item, as an error of ours that names it."""
+def _convert_error(item: Any, error: Exception) -> TfodError:
     reason = getattr(error, "strerror", None) or str(error)
     return TfodError(f"item {item.id!r:.81} cannot be written ({reason})")

@@ -1,4 +1,4 @@
-"""Finding shards for Datumaro: which format they are of, and an importer for each."""
+"""Importers, with which Datumaro detects the format of shards and finds them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS
 from tfod.tfrecord.storage.urls import is_url, is_zip
 
 
-class Look(NamedTuple):
-    """What the first records of shards say of their format.
+class Preview(NamedTuple):
+    """The first records of shards, to detect their format.
 
     Attributes:
-        layout: the layout that fits best, if any.
-        keys: their feature keys; empty if no record could be read.
-        is_roboflow: whether the shards lie as in Roboflow's exports.
+        layout: layout that fits best, if any.
+        keys: feature keys; empty if no record could be read.
+        is_roboflow: whether the folders match an export of Roboflow.
     """
 
     layout: Layout | None
@@ -33,22 +33,22 @@ class Look(NamedTuple):
 
     @property
     def has_usual_keys(self) -> bool:
-        """Whether any key is one of the OD API's."""
+        """Whether the keys include any of the OD API."""
         return not keys.KNOWN_KEYS.isdisjoint(self.keys)
 
 
 class ShardImporter(compat.Importer):
-    """What our importers share: sources are a file, a folder, a glob."""
+    """Base class of our importers; their source is a file, a folder or a glob."""
 
     WHICH: ClassVar[str]
-    """What is said to be missing where shards are not of the format."""
+    """Description of the format's shards, for a message if they are missing."""
     TAKES_DAMAGED: ClassVar[bool] = False
-    """Whether it takes what has no record with features, since its import says what is wrong."""
+    """Whether to detect shards without a readable record too; the import explains the damage."""
     OPTIONS: ClassVar[dict[str, str]] = {
         "--label-map": "label map file, or the name of one that tfod ships "
-        "(default: the one beside the shards)"
+        "(default: the file next to the shards)"
     }
-    """The options of the command line, with their help."""
+    """The command-line options, with their help."""
 
     @classmethod
     def build_cmdline_parser(cls, **kwargs: Any) -> Any:
@@ -59,23 +59,23 @@ class ShardImporter(compat.Importer):
 
     @staticmethod
     @abstractmethod
-    def is_ours(look: Look) -> bool:
-        """Whether shards are of this format."""
+    def has_format(preview: Preview) -> bool:
+        """Check whether shards are in this format."""
 
     @classmethod
     def detect(cls, context: Any) -> Any:
-        """Say how sure it is, by the first records."""
-        is_ours = False
+        """Return the confidence that the first records are in this format."""
+        has_format = False
         with contextlib.suppress(ShardsNotFoundError):
-            look = _look_at(context.root_path)
-            is_ours = cls.is_ours(look) if look.keys else cls.TAKES_DAMAGED
-        if not is_ours:
+            preview = _read_preview(context.root_path)
+            has_format = cls.has_format(preview) if preview.keys else cls.TAKES_DAMAGED
+        if not has_format:
             context.fail(f"there must be TFRecord shards {cls.WHICH}")
         return compat.FormatDetectionConfidence.MEDIUM
 
     @classmethod
     def find_sources(cls, path: str) -> list[dict[str, Any]]:
-        """One source for all files, so that all subsets get one list of classes."""
+        """Return one source for all files, so that all subsets share one list of classes."""
         if is_url(path):
             return []
         try:
@@ -83,19 +83,19 @@ class ShardImporter(compat.Importer):
         except ShardsNotFoundError:
             return []
         except ShardError:
-            pass  # the import says what is wrong
+            pass  # the import reports it
         return [{"url": path, "format": cls.NAME}]
 
     def __call__(self, path: str, **options: Any) -> list[dict[str, Any]]:
-        """Make the import's sources. Also takes a glob, which Datumaro's own check refuses.
+        """Return the sources of an import; globs are accepted, unlike in Datumaro's own check.
 
         Raises:
-            DatasetImportError: there is no such file; the message says what was looked for. Or it
-                is a URL: Datumaro asks for images in any order, and remote shards have one.
+            DatasetImportError: there is no such file, or the path is a URL. Datumaro reads images
+                in any order, but remote shards can only be read from the beginning.
         """
         if is_url(path):
             raise compat.errors.DatasetImportError(
-                f"{path}: Datumaro reads files of this machine only; copy it here first"
+                f"{path}: Datumaro can only read local files; download the shards first"
             )
         options.pop("stream", None)
         try:
@@ -106,12 +106,12 @@ class ShardImporter(compat.Importer):
 
     @classmethod
     def get_file_extensions(cls) -> list[str]:
-        """The extensions for which Datumaro 1.x asks this importer at all."""
+        """Return the extensions for which Datumaro 1.x calls this importer."""
         return list(SHARD_EXTENSIONS)
 
     @classmethod
     def get_plugin_cls(cls) -> type:
-        """Datumaro 1.x asks its registry's entries for their class when it detects formats."""
+        """Return the class, which Datumaro 1.x requests when it detects formats."""
         return cls
 
 
@@ -124,13 +124,13 @@ class TfDetectionApiImporter(ShardImporter):
     OPTIONS: ClassVar[dict[str, str]] = {
         **ShardImporter.OPTIONS,
         "--profile": "profile of shards with other keys: a YAML, JSON or Python file, or a name; "
-        "its field_mapping says which key holds what (tfod describe --as-profile writes one)",
+        "its field_mapping lists the keys (tfod describe --as-profile writes a profile)",
     }
 
     @staticmethod
-    def is_ours(look: Look) -> bool:
-        """Roboflow's folders are left to the importer of that name."""
-        return not look.is_roboflow and look.has_usual_keys
+    def has_format(preview: Preview) -> bool:
+        """Check for the OD API's keys, but leave Roboflow's exports to their own importer."""
+        return not preview.is_roboflow and preview.has_usual_keys
 
 
 class RoboflowTfrecordImporter(TfDetectionApiImporter):
@@ -141,8 +141,8 @@ class RoboflowTfrecordImporter(TfDetectionApiImporter):
     TAKES_DAMAGED = False
 
     @staticmethod
-    def is_ours(look: Look) -> bool:
-        return look.is_roboflow and look.has_usual_keys
+    def has_format(preview: Preview) -> bool:
+        return preview.is_roboflow and preview.has_usual_keys
 
 
 class KerasCocoImporter(ShardImporter):
@@ -152,45 +152,41 @@ class KerasCocoImporter(ShardImporter):
     WHICH = "with the features of the Keras recipe"
 
     @staticmethod
-    def is_ours(look: Look) -> bool:
-        return look.layout is not None and look.layout.has_other_boxes
+    def has_format(preview: Preview) -> bool:
+        return preview.layout is not None and preview.layout.has_other_boxes
 
 
 class ImageClassificationImporter(ShardImporter):
-    """Shards of images with a label under the usual keys, and none of the OD API's."""
+    """Shards of images with a label under the usual keys, and without keys of the OD API."""
 
     NAME = "tf_image_classification"
     WHICH = "with an image and its label"
 
     @staticmethod
-    def is_ours(look: Look) -> bool:
-        has_boxes = look.layout is None or look.layout.field_mapping.box
-        return not look.has_usual_keys and not has_boxes
+    def has_format(preview: Preview) -> bool:
+        has_boxes = preview.layout is None or preview.layout.field_mapping.box
+        return not preview.has_usual_keys and not has_boxes
 
 
-def _look_at(path: str) -> Look:
-    """Look at the first records with features, and at how the shards lie.
-
-    Raises:
-        ShardsNotFoundError: there are no shards.
-    """
+def _read_preview(path: str) -> Preview:
+    """Read the first records with features, or raise ShardsNotFoundError."""
     try:
         shards = find_readable(path, finds_label_maps=False)
     except ShardsNotFoundError:
         raise
     except (TfodError, OSError):
-        return Look(None, (), False)
+        return Preview(None, (), False)
     counts = peek([shard for dataset in shards.datasets for shard in dataset.shards])
     choice = choose_layout(counts)
-    has_ids = keys.SOURCE_ID in counts.keys  # which Roboflow's have not
-    is_roboflow = not has_ids and _lie_as_roboflows(path, shards.sets)
-    return Look(choice[0] if choice else None, counts.keys, is_roboflow)
+    # Roboflow's records have no source id.
+    is_roboflow = keys.SOURCE_ID not in counts.keys and _has_subset_folders(path, shards.sets)
+    return Preview(choice[0] if choice else None, counts.keys, is_roboflow)
 
 
-def _lie_as_roboflows(path: str, sets: Sequence[ShardSet]) -> bool:
+def _has_subset_folders(path: str, sets: Sequence[ShardSet]) -> bool:
     if is_roboflow_export(path):
         return True
     root = os.path.abspath(path)
     return (os.path.isdir(root) or is_zip(root)) and all(
-        os.path.dirname(os.path.abspath(shard)) != root for one in sets for shard in one.paths
+        os.path.dirname(os.path.abspath(shard)) != root for group in sets for shard in group.paths
     )

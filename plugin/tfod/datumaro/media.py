@@ -1,4 +1,4 @@
-"""Images on their way into a record and out of it; masks that stay in their shard until needed."""
+"""Conversion of images between Datumaro and records, and masks that are loaded lazily."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from tfod.tfrecord.image_names import is_id_of, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError
 
-OF_IMAGE = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
-"""Annotations that are of no place in their image."""
-_NO_BYTES = "images without data, their records hold none"
+IMAGE_LEVEL_TYPES = frozenset((compat.AnnotationType.label, compat.AnnotationType.caption))
+"""Types of annotations without a position in their image."""
+_NO_BYTES = "images without data, not in their records"
 _HEADER_BYTES = 1 << 15  # enough for most headers
-_MASK_FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the format asks for PNG; writers err
+_MASK_FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # only PNG is valid, but others occur
 
 
 class UprightImage(NamedTuple):
-    """An image as it is written: its pixels are stored as its EXIF orientation shows them.
+    """An image to write, with its pixels rotated according to its EXIF orientation.
 
     Attributes:
-        filename: ``image/filename``.
-        encoded: its file's bytes; None where they are not written.
-        frame: height and width of what its annotations are of; None where nothing says them.
-        size: its own.
-        turn: what puts annotations of the pixels that were stored on these.
+        filename: value of ``image/filename``.
+        encoded: bytes of the file; None if they are not written.
+        frame: height and width of the image of its annotations; None if unknown.
+        size: height and width of the rotated image.
+        turn: EXIF orientation that converts annotations to the rotated image.
     """
 
     filename: str
@@ -61,8 +61,8 @@ class UprightImage(NamedTuple):
     size: tuple[int, int] | None
     turn: int = UPRIGHT
 
-    def place(self, objects: Detection) -> Detection:
-        """The objects on the upright pixels."""
+    def rotate(self, objects: Detection) -> Detection:
+        """Convert objects to the rotated image."""
         if self.turn == UPRIGHT or self.size is None:
             return objects
         height, width = self.size
@@ -71,14 +71,14 @@ class UprightImage(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """Decides what a record holds of an image.
+    """Prepares images for records.
 
     Attributes:
-        save_media: whether images go into the shards at all.
-        image_ext: the extension to re-encode to, if any.
-        default_ext: the extension of an image that has none.
-        is_needed: whether there is no record without an image.
-        losses: where is counted which images were turned, and which have no bytes.
+        save_media: whether to store images in the shards.
+        image_ext: extension to encode images to, if any.
+        default_ext: extension of images that have none.
+        is_needed: whether a record needs an image.
+        losses: counter of images that were rotated or have no bytes.
 
     Raises:
         OptionError: images cannot be encoded to the extension.
@@ -92,69 +92,71 @@ class ImageEncoder:
 
     def __post_init__(self) -> None:
         if self.image_ext and _dotted(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
-            known = ", ".join(FORMAT_OF_EXTENSION)
-            raise OptionError(f"image_ext: {self.image_ext!r} is not one of {known}")
+            supported = ", ".join(FORMAT_OF_EXTENSION)
+            raise OptionError(f"image_ext: {self.image_ext!r} is not one of {supported}")
 
-    def image(self, item: Any, tells: bool, is_stored: bool) -> UprightImage:
-        """An item's image; one that has an EXIF orientation is turned, which is counted.
+    def prepare(self, item: Any, trusts_size: bool, is_stored: bool) -> UprightImage:
+        """Return an item's image, rotated according to its EXIF orientation.
 
         Args:
-            item: what has it.
-            tells: whether the size that the dataset gives may tell which pixels its annotations
-                are of: it does where the image is turned by a quarter and not square.
-            is_stored: what holds else: whether they are of the stored pixels.
+            item: item of the dataset.
+            trusts_size: whether the size in the dataset shows if annotations belong to the stored
+                or to the rotated pixels. This only works if the rotation swaps height and width.
+            is_stored: whether annotations belong to the stored pixels otherwise.
 
         Raises:
-            TfodError: it is needed and there is none, is broken, or cannot be turned.
+            TfodError: the image is missing but needed, is damaged, or cannot be rotated.
         """
         media = item.media if isinstance(item.media, compat.Image) else None
-        is_there = media is not None and (media.has_data or not self.is_needed)
-        encoded = self.encoded(item, media) if is_there else None
+        has_image = media is not None and (media.has_data or not self.is_needed)
+        encoded = self.encode(item, media) if has_image else None
         if self.is_needed and not encoded:
             raise TfodError(
-                f"item {item.id!r:.81} has no image, and this format has no record without one; "
-                "import the dataset with its images"
+                f"item {item.id!r:.81} has no image, which this format requires; import the "
+                "dataset with its images"
             )
         name = self._filename(item, media, encoded)
-        frame = media_size(media, encoded)
+        frame = find_media_size(media, encoded)
         turn = orientation_of(encoded) if encoded else UPRIGHT
         if not encoded or turn == UPRIGHT:
             return UprightImage(name, encoded, frame, frame)
         assert media is not None  # it has bytes
-        turned, stored = upright_image(encoded, f"image {name!r:.81}"), image_size(encoded)
-        shown = image_size(turned)
-        tells = tells and media.has_size and stored != shown and frame in (stored, shown)
-        of_stored = frame == stored if tells else is_stored
+        rotated, stored_size = upright_image(encoded, f"image {name!r:.81}"), image_size(encoded)
+        rotated_size = image_size(rotated)
+        is_swapped = stored_size != rotated_size and frame in (stored_size, rotated_size)
+        trusts_size = trusts_size and media.has_size and is_swapped
+        of_stored = frame == stored_size if trusts_size else is_stored
         if not media.has_size:
-            frame = stored if of_stored else shown
-        if self._must_reencode(turned):
-            source = compat.image_from_bytes(lambda *_: turned, "", None)
-            turned = self._reencoded(source, turned)
+            frame = stored_size if of_stored else rotated_size
+        if self._must_reencode(rotated):
+            source = compat.image_from_bytes(lambda *_: rotated, "", None)
+            rotated = self._reencode(source, rotated)
         self.losses.note(ROTATED_BY_EXIF, name)
-        has_places = any(one.type not in OF_IMAGE for one in item.annotations)
-        if has_places and not (tells or is_stored):
+        has_shapes = any(shape.type not in IMAGE_LEVEL_TYPES for shape in item.annotations)
+        if has_shapes and not (trusts_size or is_stored):
             self.losses.note(ASSUMED_UPRIGHT, name)
-        return UprightImage(name, turned, frame, shown, opposite(turn) if of_stored else UPRIGHT)
+        turn = opposite(turn) if of_stored else UPRIGHT
+        return UprightImage(name, rotated, frame, rotated_size, turn)
 
-    def encoded(self, item: Any, media: Any) -> bytes | None:
-        """The image's bytes as they go into the record; None for a shard without images."""
+    def encode(self, item: Any, media: Any) -> bytes | None:
+        """Return the image's bytes for the record, or None if images are not saved."""
         if media is None or not self.save_media:
             return None
-        data = compat.image_bytes(media)
+        data = compat.read_image_bytes(media)
         if data is None:
             if media.has_data and media.data is not None:
-                return self._reencoded(media, data)
+                return self._reencode(media, data)
             self.losses.note(_NO_BYTES, str(item.id))
             return None
-        header, path = read_image_header(data, 0, len(data)), compat.image_path(media)
-        # Bytes that are not a file come from a shard and go into one as they are.
+        header, path = read_image_header(data, 0, len(data)), compat.get_image_path(media)
+        # Bytes that are not from a file come from a shard, and are written unchanged.
         is_usable = bool(data and not path) or (header is not None and header.complete)
         if is_usable and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
             return data
         if is_usable or header is None:
-            with contextlib.suppress(Exception):  # whatever the decoder raises for other bytes
-                return self._reencoded(media, data)
-        from tfod.checker.analysis.encoded_images import looks_like  # only if an image is broken
+            with contextlib.suppress(Exception):  # decoders raise all kinds of exceptions
+                return self._reencode(media, data)
+        from tfod.checker.analysis.encoded_images import looks_like  # rarely needed
 
         state = "damaged or cut short" if header else looks_like(data, 0, len(data))
         state = state or ("not a readable image" if data else "empty")
@@ -162,46 +164,46 @@ class ImageEncoder:
         raise TfodError(f"item {item.id!r}: {name} is {state}; replace it")
 
     def _filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
-        """The one it was imported with, or the item's id with its extension."""
+        """Return the name from the import, or else the item's id with an extension."""
         original = item.attributes.get("filename")
         if isinstance(original, str) and is_id_of(item.id, original):
             if not self.image_ext:
                 return original
             return split_extension(original)[0] + _dotted(self.image_ext)
-        own = compat.extension_of(media, encoded) if media is not None else ""
-        return str(item.id) + _dotted(self.image_ext or own or self.default_ext)
+        extension = compat.get_extension(media, encoded) if media is not None else ""
+        return str(item.id) + _dotted(self.image_ext or extension or self.default_ext)
 
-    def _reencoded(self, media: Any, data: bytes | None) -> bytes:
-        extension = _dotted(self.image_ext or compat.extension_of(media, data) or "")
+    def _reencode(self, media: Any, data: bytes | None) -> bytes:
+        extension = _dotted(self.image_ext or compat.get_extension(media, data) or "")
         if extension.lower() not in FORMAT_OF_EXTENSION:
             extension = self.default_ext if not extension else ".png"
         return bytes(compat.encode_image(media.data, extension.lower()))
 
     def _must_reencode(self, data: bytes) -> bool:
-        """Only where an extension is asked for that the bytes are not."""
+        """Check whether ``image_ext`` is set, and the bytes are in another format."""
         if not self.image_ext:
             return False
         return FORMAT_OF_EXTENSION.get(_dotted(self.image_ext).lower()) != sniff_format(data[:16])
 
 
-def media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
-    """Height and width, from what is known or from a header; pixels are decoded last."""
+def find_media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
+    """Find height and width; pixels are decoded only if no header has them."""
     if media is None:
         return None
     if media.has_size:
         return tuple(media.size)
-    path = compat.image_path(media)
+    path = compat.get_image_path(media)
     size = image_size(encoded) if encoded else None
     if encoded is None and path and os.path.isfile(path):
-        size = file_size(path)
+        size = read_image_size(path)
     if size is None:
-        with contextlib.suppress(Exception):  # whatever the decoder raises for what is no image
+        with contextlib.suppress(Exception):  # decoders raise all kinds of exceptions
             size = tuple(media.size) if media.size else None
     return size
 
 
-def file_size(path: str) -> tuple[int, int] | None:
-    """Height and width of an image on disk, by its header; None where that does not say."""
+def read_image_size(path: str) -> tuple[int, int] | None:
+    """Read height and width from the header of an image on disk; None if unknown."""
     with open(path, "rb") as file:
         size = image_size(file.read(_HEADER_BYTES))
         return size or image_size(Path(path).read_bytes())
@@ -211,27 +213,29 @@ def _dotted(extension: str) -> str:
     return extension if not extension or extension.startswith(".") else f".{extension}"
 
 
-def record_size(found: Detections, row: int, on_disk: str | None) -> tuple[int, int] | None:
-    """Height and width: as the record says, or else as its image's header says.
+def find_record_size(
+    detections: Detections, row: int, on_disk: str | None
+) -> tuple[int, int] | None:
+    """Return height and width from the record, or else from its image's header.
 
     Raises:
-        RecordError: neither says it, and there are boxes.
+        RecordError: the size is unknown, and there are boxes.
     """
-    height, width = found.sizes[row].tolist()
+    height, width = detections.sizes[row].tolist()
     if height > 0 and width > 0:
         return height, width
-    size = file_size(on_disk) if on_disk else None
-    if size is None and found.box_counts[row]:
-        raise found.examples.error(
+    size = read_image_size(on_disk) if on_disk else None
+    if size is None and detections.box_counts[row]:
+        raise detections.examples.error(
             row,
-            "the image's size is not known (no image/height and image/width, and no image "
-            "to take it from), so its boxes cannot be scaled",
+            "the image size is unknown (no image/height and image/width, and no image), so the "
+            "boxes cannot be scaled",
             fix="write the size into the record",
         )
     return size
 
 
-def record_media(
+def make_media(
     head: bytes,
     span: ByteSpan,
     path: str,
@@ -239,20 +243,20 @@ def record_media(
     size: tuple[int, int] | None,
     on_disk: str | None,
 ) -> Any:
-    """The image: in the shard, on disk beside it, or only its size.
+    """Create the image: from the shard, from a file next to it, or with a size only.
 
     Args:
-        head: the first 16 bytes of the encoded image; may be empty.
-        span: where that is in the shard.
-        path: its name, a safe relative path; may be empty.
-        item_id: what it is called otherwise.
-        size: height and width in pixels; None where they are not known.
-        on_disk: its file beside the shard; None where there is none.
+        head: first 16 bytes of the encoded image; may be empty.
+        span: location of the encoded image in the shard.
+        path: safe relative path of the image; may be empty.
+        item_id: name of the image if it has no path.
+        size: height and width in pixels; None if unknown.
+        on_disk: path of its file next to the shard, if any.
     """
     extension = split_extension(path)[1]
     if head:
         sniffed = sniff_format(head)
-        channels = raw_channels(span.length, size) if sniffed is None else 0
+        channels = count_raw_channels(span.length, size) if sniffed is None else 0
         if channels and size is not None:
             pixels = RawPixels(span, (*size, channels))
             return compat.image_from_pixels(pixels, ".png", size)
@@ -265,33 +269,32 @@ def record_media(
     return None if size is None else compat.image_without_data(extension or DEFAULT_EXTENSION, size)
 
 
-def raw_channels(length: int, size: tuple[int, int] | None) -> int:
-    """How many channels bytes have that are pixels and no image file; 0 when they are not."""
+def count_raw_channels(length: int, size: tuple[int, int] | None) -> int:
+    """Return the number of channels of unencoded pixels; 0 if they have another length."""
     if size is None:
         return 0
     return next((n for n in (3, 1, 4) if length == size[0] * size[1] * n), 0)
 
 
 class RawPixels:
-    """Pixels that a shard holds without any encoding (``image/format`` is ``raw``)."""
+    """Unencoded pixels in a shard (``image/format`` is ``raw``)."""
 
     def __init__(self, span: ByteSpan, shape: tuple[int, int, int]) -> None:
         self.span = span
         self.shape = shape
 
     def __call__(self, *_: object) -> np.ndarray:
-        """Return the pixels, uint8 of shape (height, width, channels), BGR as Datumaro has it."""
+        """Return the pixels, uint8 of shape (height, width, channels), BGR as in Datumaro."""
         pixels = np.frombuffer(self.span.read(), np.uint8).reshape(self.shape)
         return pixels[:, :, 0] if self.shape[2] == 1 else pixels[:, :, [2, 1, 0]]
 
 
 @attr.s(slots=True, order=False, eq=False)
 class BoxedMask(annotation.Mask):
-    """A mask that knows the box its record gives the object.
+    """A mask with the box from its record.
 
-    The box need not be the mask's extent (COCO's, for one, are not); it goes back out on export,
-    as long as the pixels are the ones that it was given for.
-    Equal to a plain ``Mask`` of the same pixels.
+    The box can differ from the extent of the mask, as in COCO. It is exported again unless the
+    pixels were changed. Equal to a plain ``Mask`` of the same pixels.
     """
 
     corners: PixelBox = attr.ib(kw_only=True, default=(0.0, 0.0, 0.0, 0.0))
@@ -299,17 +302,17 @@ class BoxedMask(annotation.Mask):
 
     @classmethod
     def make(cls, image: Any, corners: PixelBox, **fields: Any) -> BoxedMask:
-        """Build one; ``image`` is the pixels or a callable that returns them."""
-        build: Callable[..., BoxedMask] = cls  # attrs makes its arguments, which have no types
+        """Create a mask; ``image`` is the pixels or a function that returns them."""
+        build: Callable[..., BoxedMask] = cls  # attrs generates the arguments, without types
         return build(image=image, corners=corners, boxed=image, **fields)
 
     @property
     def has_its_box(self) -> bool:
-        """Whether the pixels are still those that the box is of; transforms replace them."""
+        """Whether the pixels are unchanged; transforms replace them."""
         return self._image is self.boxed
 
     def get_bbox(self) -> list[float]:
-        """The object's box as x, y, width, height; needs no look at the pixels."""
+        """Return the object's box as x, y, width, height, without reading the pixels."""
         if not self.has_its_box:
             return list(super().get_bbox())
         left, top, right, bottom = self.corners
@@ -318,16 +321,12 @@ class BoxedMask(annotation.Mask):
 
 @dataclass(frozen=True)
 class LazyPngMask:
-    """A mask that is read from its shard and decoded when Datumaro asks for it."""
+    """A mask in a shard, which is read and decoded on demand."""
 
     span: ByteSpan
 
     def __call__(self, *_: object) -> np.ndarray:
-        """Return the mask, bool of shape (height, width).
-
-        Raises:
-            ShardError: the bytes are no image.
-        """
+        """Return the mask, bool of shape (height, width), or raise ShardError."""
         try:
             return decode_mask_png(self.span.read(), _MASK_FORMATS)
         except ValueError:
@@ -341,7 +340,7 @@ class LazyPngMask:
 
 @dataclass(frozen=True)
 class LazyNumericalMask:
-    """One object's mask of a record that has them as numbers."""
+    """The mask of one object of a record with numerical masks, which is read on demand."""
 
     record: ByteSpan
     index: int
@@ -350,5 +349,5 @@ class LazyNumericalMask:
         """Return the mask, bool of shape (height, width)."""
         example = Example.from_bytes(self.record.read(), self.record.shard.path)
         masks = decode_detection(example).numerical_masks
-        assert masks is not None  # it was there when the mask was made
+        assert masks is not None  # it existed when the mask was created
         return np.asarray(masks[self.index] > 0)

@@ -1,8 +1,7 @@
 """A batch of records, as the rules see it: columns, boxes, images, names and classes.
 
 Values that are equal in many records (a class text with its id, an image header with its declared
-size, the pattern of a name) are checked once for all these records, which makes rules without
-findings fast.
+size, the pattern of a name) are checked only once.
 """
 
 from __future__ import annotations
@@ -149,12 +148,7 @@ class Batch:
     def box_findings(
         self, mask: np.ndarray, describe: Callable[[int, list[float]], str]
     ) -> Iterator[Finding]:
-        """Return findings about boxes.
-
-        Args:
-            mask: the boxes to report, bool of shape (boxes,).
-            describe: function that describes the problem, from a box and its corners.
-        """
+        """Return findings about the boxes in a mask; ``describe`` gets a box and its corners."""
 
         def make(box: int) -> Finding:
             row, number, corners = self.boxes.at(box)
@@ -188,12 +182,7 @@ class Batch:
                     yield row, name
 
     def without_value(self, key: str, names: Sequence[str | None]) -> list[int]:
-        """Return the rows without a name, except for those that EXA004 or EXA005 reports.
-
-        Args:
-            key: feature key of the name.
-            names: names of all records.
-        """
+        """Return the rows without a name, except for those that EXA004 or EXA005 reports."""
         if None not in names:
             return []
         columns = [column for column in self.examples.columns_of(key) if column.kind]
@@ -297,9 +286,8 @@ class ImageRow(NamedTuple):
     """The data of a record that are compared with a CVAT task.
 
     Attributes:
-        place: location of the record.
-        filename: file name, "" if there is none.
-        height, width: size in pixels, None if it is unknown.
+        filename: file name, or "".
+        height, width: size in pixels, None if unknown.
         boxes: number of boxes.
         tags: class text and id of image-level classes, except for those marked as absent.
     """

@@ -28,7 +28,7 @@ FIXES = {
 SAMPLE_SIZE = 64
 """The maximum number of boxes in the sample of a shard."""
 _MIN_BOXES = 4
-_MIN_BOXES_FOR_FORM = 10  # to recognize sizes and centers
+_MIN_BOXES_FOR_FORM = 10
 _MIN_BOXES_FOR_PERCENT = 20  # to judge by boxes within the first percent of the image
 _ALMOST_ALL, _SLIPS, _MARGIN = 0.95, 0.05, 0.02
 
@@ -41,11 +41,7 @@ def sample_of(boxes: Boxes) -> np.ndarray:
 
 
 def forms_of(sample: np.ndarray) -> list[str]:
-    """Return the forms that explain the boxes; empty for normalized coordinates of corners.
-
-    Args:
-        sample: boxes of one or more batches from :func:`sample_of`.
-    """
+    """Return the forms that explain a sample of boxes; empty for coordinates of corners."""
     count, low, high, sides = len(sample), sample[:, :2], sample[:, 2:4], sample[:, 4:]
     if count < _MIN_BOXES:
         return []

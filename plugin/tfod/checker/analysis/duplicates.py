@@ -1,8 +1,7 @@
 """Records of a dataset that share a file name, source id or image, found by 64-bit hashes.
 
-The hashes and the byte offset of each record are kept. The records of all shards are numbered
-consecutively, in the order of the data. Equal hashes, which most datasets do not have, are found by
-sorting at the end.
+Records of all shards are numbered consecutively. Equal hashes, which most datasets do not have, are
+found by sorting after the last shard.
 """
 
 from __future__ import annotations

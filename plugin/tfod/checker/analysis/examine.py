@@ -48,13 +48,11 @@ class Instructions(NamedTuple):
         levels: severity of each rule and case, None for those that are off.
         label_maps: label maps by name, without those that could not be read.
         max_findings: maximum number of findings to list.
-        max_record_bytes: maximum size of a record; larger records are not read.
         decode: maximum number of images to decode per shard; None for all.
         threads: number of threads that decode images; None for one per core.
-        keeps_rows: whether to keep the records, for the comparison with a CVAT task.
-        counts_objects: whether to compute statistics of the objects, for the comparison with a
-            trainer's configuration.
-        matcher: matcher of images with the frames of a CVAT task. Other images are skipped.
+        keeps_rows: whether to keep the records, to compare them with a CVAT task.
+        counts_objects: whether to compute statistics for a trainer's configuration.
+        matcher: finds the frames of a CVAT task; images without a frame are skipped.
     """
 
     profile: Profile

@@ -82,11 +82,7 @@ class Matcher:
         return self._find_by_number(digits), MatchedBy.DIGITS
 
     def place(self, filename: str, location: str) -> int | None:
-        """Find the frame of an image for an import; None for an image that the task skips.
-
-        Raises:
-            TfodError: the image matches no frame.
-        """
+        """Find the frame of an image for an import, or None if the task skips the image."""
         index, matched_by = self.find(filename)
         if self._is_exact:
             return index
@@ -125,10 +121,7 @@ class Matcher:
         return None if number is None else self._by_number.get(number)
 
     def _find_missing_folder(self, filenames: Sequence[str]) -> str:
-        """Find the folder that all names seem to lack, or "", from the name with the most parts.
-
-        If several folders contain that name, it is the only one that contains all unmatched names.
-        """
+        """Find the only folder that all names seem to lack, by the name with the most parts."""
         deepest = max(map(root_of, filenames), key=lambda root: root.count("/"), default="")
         ending = "/" + deepest
         roots = (root for root in self._by_root if deepest and ("/" + root).endswith(ending))
@@ -151,7 +144,6 @@ class Attachment:
     """A record, and the frame to which CVAT would attach its image.
 
     Attributes:
-        row: the record.
         place: index of the frame in ``task.frames``; None if CVAT does not find a frame.
         by: property by which the frame was found.
         nearest: similar name of a frame, if no frame was found.

@@ -18,7 +18,7 @@ from tfod.errors import TfodError
 _log = logging.getLogger("tfod.cvat")
 _PROJECT, _JOB = "project", "job"  # META_FIELD
 _VIDEO = "interpolation"  # TaskMode.INTERPOLATION
-_NOT_CARRIED = ("skeleton", "points", "polyline", "cuboid")  # ShapeType
+_UNSUPPORTED = ("skeleton", "points", "polyline", "cuboid")  # ShapeType
 _OUTLINES = ("mask", "polygon", "ellipse")  # ShapeType; an import without masks replaces them
 _ANNOTATION, _GROUND_TRUTH = "annotation", "ground_truth"  # JobType
 _POOL = "gt_pool"  # ValidationMode.GT_POOL: an import also replaces annotations of ground truth
@@ -186,7 +186,7 @@ def _query(instance_data: Any, frames: Sequence[int]) -> _Annotations:
         track__parent=None, **{f"track__{name}": value for name, value in jobs.items()}
     )
     counter: Counter[str] = Counter()
-    kinds = _NOT_CARRIED + _OUTLINES
+    kinds = _UNSUPPORTED + _OUTLINES
     counts = shapes.filter(type__in=kinds).values_list("type").annotate(Count("id"))
     for kind, count in counts.order_by():
         counter[kind] += count

@@ -85,7 +85,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
             (image,) = item.annotations
             read = None
             if options.with_images:
-                read = functools.partial(encoder.encoded, item, item.media)
+                read = functools.partial(encoder.encode, item, item.media)
             shards.add(replace(image, subset=subset or item.subset), read)
         return shards.finish(count_hidden(instance_data))
 

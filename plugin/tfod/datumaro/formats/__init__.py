@@ -1,5 +1,4 @@
-"""The formats that Datumaro gets from tfod: each its importer and exporter with their options.
+"""The formats of tfod for Datumaro: importers and exporters, with their options.
 
-Datumaro's items go in, shards and label maps come out, and back. May import ``datumaro``'s other
-modules, ``formats``, ``detection``, ``example`` and ``tfrecord``.
+May import ``datumaro``'s other modules, ``formats``, ``detection``, ``example`` and ``tfrecord``.
 """

@@ -1,6 +1,6 @@
-"""How the files of an export lie: one class a layout, told what to write by the exporter.
+"""Layouts of exported files: file names, folders and label maps.
 
-Roboflow's is read off its exports of 2020 to 2024; that of the Keras recipe is of
+Roboflow's layout follows its exports of 2020 to 2024, the layout of the Keras recipe
 keras.io/examples/keras_recipes/creating_tfrecords.
 """
 
@@ -25,7 +25,7 @@ from tfod.tfrecord.shard_sets.shard_names import (
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import ShardSetWriter
 
-_OF_RECIPE = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # others name a subset otherwise
+_RECIPE_SHARD = re.compile(r".+_\d\d+-\d+\.tfrec", re.DOTALL)  # other names have no subset
 
 
 class Layout:
@@ -37,32 +37,32 @@ class Layout:
         self.folder = folder
         self._options = options
 
-    def place(self, subset: str, others: Iterable[str]) -> tuple[str, str]:
-        """The folder of a subset's shards, and what their names begin with.
+    def locate(self, subset: str, written: Iterable[str]) -> tuple[str, str]:
+        """Return the folder of a subset's shards, and the prefix of their names.
 
         Raises:
-            TfodError: one of the others, which are written already, has taken it.
+            TfodError: one of ``written``, the subsets that are written already, has this folder.
         """
         return self.folder, subset
 
-    def writer(self, subset: str, others: Iterable[str], output: Output) -> ShardSetWriter:
-        """What writes a subset's shards. Raises TfodError as :meth:`place` does."""
+    def make_writer(self, subset: str, written: Iterable[str], output: Output) -> ShardSetWriter:
+        """Create the writer of a subset; raises TfodError like :meth:`locate`."""
         return ShardSetWriter(
-            *self.place(subset, others),
+            *self.locate(subset, written),
             num_shards=self._options.num_shards,
             shard_size=self._options.shard_size,
             compression=self._options.compression,
             output=output,
         )
 
-    def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
-        """The texts beside the shards of these subsets, by absolute or relative path."""
+    def make_texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
+        """Return the label maps of the subsets by path; relative paths are in the folder."""
         return {LABEL_MAP_FILE: label_map.to_text()}
 
-    def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        """Absolute paths, by subset, of the shards there that lie as this layout has them.
+    def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
+        """Return absolute paths of existing shards in this layout, by subset.
 
-        Those of other subsets are there, too, where they lie in the same folder.
+        Further subsets in the same folder are included.
         """
         return shards_by_subset(os.path.abspath(self.folder), self.EXTENSION)
 
@@ -70,16 +70,16 @@ class Layout:
 class LabelsLayout(Layout):
     """``<subset>.tfrecord`` and ``labels.txt``."""
 
-    def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
+    def make_texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
         return {LABELS_FILE: labels_text(label_map.items)}
 
 
 class RecipeLayout(Layout):
-    """``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map."""
+    """``file_00-4096.tfrec``, or ``train_00-4096.tfrec`` for a subset, and the label map."""
 
     EXTENSION = EXTENSION
 
-    def writer(self, subset: str, others: Iterable[str], output: Output) -> ShardSetWriter:
+    def make_writer(self, subset: str, written: Iterable[str], output: Output) -> ShardSetWriter:
         writer: ShardSetWriter | None = None
 
         def name_files(count: int) -> list[str]:
@@ -90,28 +90,31 @@ class RecipeLayout(Layout):
         )
         return writer
 
-    def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
+    def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
         return {
-            subset: [path for path in paths if _OF_RECIPE.fullmatch(path)]
-            for subset, paths in super().shards(subsets).items()
+            subset: [path for path in paths if _RECIPE_SHARD.fullmatch(path)]
+            for subset, paths in super().find_shards(subsets).items()
         }
 
 
 class RoboflowLayout(Layout):
     """``train/ valid/ test/``, each with ``<Name>.tfrecord`` and ``<Name>_label_map.pbtxt``."""
 
+    @property
     def _name(self) -> str:
         return self._options.name or DEFAULT_NAME
 
-    def place(self, subset: str, others: Iterable[str]) -> tuple[str, str]:
-        return os.path.join(self.folder, get_subset_folder(subset, others)), self._name()
+    def locate(self, subset: str, written: Iterable[str]) -> tuple[str, str]:
+        return os.path.join(self.folder, get_subset_folder(subset, written)), self._name
 
-    def texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
-        return make_text_files(label_map, subsets, self._name())
+    def make_texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
+        return make_text_files(label_map, subsets, self._name)
 
-    def shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        folders = {one: os.path.join(self.folder, get_subset_folder(one)) for one in subsets}
+    def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
+        folders = {
+            subset: os.path.join(self.folder, get_subset_folder(subset)) for subset in subsets
+        }
         return {
-            subset: shards_by_subset(os.path.abspath(folder), self.EXTENSION).get(self._name(), [])
+            subset: shards_by_subset(os.path.abspath(folder), self.EXTENSION).get(self._name, [])
             for subset, folder in folders.items()
         }

@@ -1,4 +1,4 @@
-"""The options of our exporters: one definition each for the command line, Python and ``--help``."""
+"""Options of the exporters, defined once for the command line, Python and ``--help``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROBOFLOW = "roboflow"
 
 @dataclass(frozen=True)
 class _Option:
-    """What ``--help`` says of an option, and how a value is made of what was given.
+    """An option's help, the function that parses its value, and its allowed values.
 
-    Choices are all that it may be; ``flag`` is its name on the command line where that is another.
+    ``flag`` is its name on the command line, if that differs.
     """
 
     help: str
@@ -31,34 +31,34 @@ class _Option:
 
 
 _OPTIONS = {
-    "save_masks": _Option("Include instance masks, of boxes and polygons too", bool),
-    "num_shards": _Option("Number of shards for each subset", parse_count),
+    "save_masks": _Option("Write instance masks, including masks of boxes and polygons", bool),
+    "num_shards": _Option("Number of shards per subset", parse_count),
     "shard_size": _Option("Begin a new shard at this size, such as 100MB", parse_size),
     "compression": _Option(
-        "Compress each shard", Compression, tuple(one.value for one in Compression)
+        "Compress each shard", Compression, tuple(method.value for method in Compression)
     ),
     "label_map": _Option(
-        "Take class ids from this label map file, or from one that tfod ships (coco, …)"
+        "Take class ids from this label map file, or from a label map that tfod ships (coco, …)"
     ),
-    "label_key": _Option("Write classes as text, as id, or both", choices=("both", "text", "id")),
+    "label_key": _Option("Write classes as text, id or both", choices=("both", "text", "id")),
     "layout": _Option(
-        "Lay files out as Roboflow does: train/ valid/ test/", choices=("flat", ROBOFLOW)
+        "Arrange files as Roboflow does: train/ valid/ test/", choices=("flat", ROBOFLOW)
     ),
-    "name": _Option(f"Name of the shards in the layout roboflow (default: {DEFAULT_NAME})"),
+    "name": _Option(f"Name of the shards in the roboflow layout (default: {DEFAULT_NAME})"),
     "receiver": _Option(
-        "Who reads the shards next: numbers as image/source_id for those that parse it",
+        "Program that will read the shards; if it parses image/source_id, write numbers there",
         choices=("datumaro", *LARGEST_FOR),
         flag="--for",
     ),
     "profile": _Option(
-        "Keys of the records", LabelProfile, tuple(one.value for one in LabelProfile)
+        "Keys of the records", LabelProfile, tuple(profile.value for profile in LabelProfile)
     ),
 }
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How shards are written; each exporter takes those that it names."""
+    """The options of an export; each exporter has some of them."""
 
     save_masks: bool = False
     num_shards: int = 1
@@ -72,62 +72,62 @@ class ExportOptions:
     profile: LabelProfile = LabelProfile.IMAGE_CLASSIFICATION
 
     @classmethod
-    def take(cls, names: Iterable[str], given: dict[str, Any]) -> ExportOptions:
-        """Take the options of these names out of what a caller or a command line gave.
+    def take(cls, names: Iterable[str], options: dict[str, Any]) -> ExportOptions:
+        """Remove the named options from ``options``, and return them parsed.
 
         Raises:
-            OptionError: one makes no sense, or two of them together.
+            OptionError: an option is invalid, or excludes another one.
         """
         values = {
-            name: _parsed(name, value)
+            name: _parse(name, value)
             for name in names
-            if (value := given.pop(name, None)) is not None
+            if (value := options.pop(name, None)) is not None
         }
-        options = cls(**values)
-        if options.num_shards > 1 and options.shard_size is not None:
-            raise OptionError("num_shards and shard_size exclude each other; give one of them")
-        if options.layout != ROBOFLOW:
-            if options.name:
-                raise OptionError("name: only the layout roboflow has shards of this name")
-        elif options.save_masks or options.label_key != "both":
+        parsed = cls(**values)
+        if parsed.num_shards > 1 and parsed.shard_size is not None:
+            raise OptionError("num_shards and shard_size exclude each other; pass only one")
+        if parsed.layout != ROBOFLOW:
+            if parsed.name:
+                raise OptionError("name: only the roboflow layout supports this option")
+        elif parsed.save_masks or parsed.label_key != "both":
             raise OptionError(
-                "layout: roboflow's records have no masks and always text and id; leave out "
-                "save_masks and label_key"
+                "layout: records in the roboflow layout have no masks, and always text and id; "
+                "omit save_masks and label_key"
             )
-        return options
+        return parsed
 
 
 def add_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
     """Add the options of these names to the parser of one of Datumaro's exporters."""
     for name in names:
-        one, default = _OPTIONS[name], getattr(ExportOptions, name)
-        shown = one.help if default is None else f"{one.help} (default: %(default)s)"
-        more: dict[str, Any] = {"action": "store_true"}
-        if one.choices:
-            more = {"choices": one.choices, "default": getattr(default, "value", default)}
-        elif one.parse is not bool:
-            more = {"type": _argument(one.parse), "default": default}
-        flag = one.flag or "--" + name.replace("_", "-")
-        parser.add_argument(flag, dest=name, help=shown, **more)
+        option, default = _OPTIONS[name], getattr(ExportOptions, name)
+        text = option.help if default is None else f"{option.help} (default: %(default)s)"
+        settings: dict[str, Any] = {"action": "store_true"}
+        if option.choices:
+            settings = {"choices": option.choices, "default": getattr(default, "value", default)}
+        elif option.parse is not bool:
+            settings = {"type": _make_type(option.parse), "default": default}
+        flag = option.flag or "--" + name.replace("_", "-")
+        parser.add_argument(flag, dest=name, help=text, **settings)
 
 
-def _parsed(name: str, value: Any) -> Any:
-    one = _OPTIONS[name]
-    if not one.choices:
-        return one.parse(str(value) if one.parse is parse_size else value)
+def _parse(name: str, value: Any) -> Any:
+    option = _OPTIONS[name]
+    if not option.choices:
+        return option.parse(str(value) if option.parse is parse_size else value)
     choice = str(getattr(value, "value", value)).lower()
-    if choice not in one.choices:
-        raise OptionError(f"{name}: {value!r} is not one of {', '.join(one.choices)}")
-    return one.parse(choice)
+    if choice not in option.choices:
+        raise OptionError(f"{name}: {value!r} is not one of {', '.join(option.choices)}")
+    return option.parse(choice)
 
 
-def _argument(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
-    """A parser for argparse, which wants its own error."""
+def _make_type(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
+    """Return a type for argparse, which requires its own error."""
 
-    def parsed(text: str) -> Any:
+    def parse_argument(text: str) -> Any:
         try:
             return parse(text)
         except OptionError as error:
             raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
 
-    return parsed
+    return parse_argument

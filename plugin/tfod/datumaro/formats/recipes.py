@@ -1,7 +1,7 @@
-"""``tf_keras_coco`` and ``tf_image_classification``: records of other keys, each with its image.
+"""The formats ``tf_keras_coco`` and ``tf_image_classification``, whose keys are not the OD API's.
 
-Sources: keras.io/examples/keras_recipes/creating_tfrecords, which has a record for each annotation;
-tensorflow.org/tutorials/load_data/tfrecord, which has an image with one label.
+Sources: keras.io/examples/keras_recipes/creating_tfrecords (a record per annotation);
+tensorflow.org/tutorials/load_data/tfrecord (an image with one label).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tfod.datumaro.dataset_base import TfDetectionApiBase
 from tfod.datumaro.export_annotations import (
     ATTRIBUTES,
     ENCLOSED,
-    NOT_CARRIED,
     OUTLINES,
     OUTSIDE,
+    UNSUPPORTED,
     ExportedObject,
     ObjectBuilder,
 )
@@ -34,89 +34,89 @@ from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.sources.reading import ReadableShards
 
-# Of images: carried by the record, or made anew.
-_KNOWN_OF_IMAGES = frozenset(("id", "filename", "source_id"))
+# Attributes of images that the record stores, or that are generated again.
+_SUPPORTED = frozenset(("id", "filename", "source_id"))
 _WITHOUT_OBJECTS = "images without an object, for which there is no record"
 _NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
 _WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 
 
 class KerasCocoBase(TfDetectionApiBase):
-    """Shards of the Keras recipe. The records of an image become one item, wherever they are."""
+    """Shards of the Keras recipe. All records of an image become one item, wherever they are."""
 
     NAME = "tf_keras_coco"
     FIELD_MAPPING: ClassVar[FieldMapping | None] = KERAS_COCO
 
 
 class KerasCocoExporter(ShardExporter):
-    """Writes ``file_00-4096.tfrec``, of a subset ``train_00-4096.tfrec``, and the label map."""
+    """Writes ``file_00-4096.tfrec`` or ``<subset>_00-4096.tfrec``, and the label map."""
 
     NAME = "tf_keras_coco"
-    DESCRIPTION = "Shards of the Keras recipe, one record an annotation."
+    DESCRIPTION = "Shards of the Keras recipe, one record per annotation."
     ALWAYS_IMAGES = True
     LAYOUT = RecipeLayout
     UNLABELLED = f"without a class, written as category {NO_CLASS}"
     HAS_TEXTS = False
-    LOSSES = (NOT_CARRIED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
+    LOSSES = (UNSUPPORTED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
               ATTRIBUTES, UNLABELLED)  # fmt: skip
 
     def _prepare(self, classes: ExportClasses) -> None:
-        """See whether images, and objects, have ids, each once in its subset; else count them."""
+        """Check whether the ids of images and objects are unique; otherwise new ids are used."""
         super()._prepare(classes)
         builder = ObjectBuilder(classes, False, lambda reason: None, LossCounter(), "")
         images, objects = [], []
         for item in self._extractor:
-            images.append((item.subset, _image_id(item)))
-            with contextlib.suppress(TfodError):  # stated when the item is written
-                found, _ = builder.objects(item.annotations)
-                objects += [(item.subset, one.id) for one in found]
+            images.append((item.subset, _get_image_id(item)))
+            with contextlib.suppress(TfodError):  # raised again when the item is written
+                converted, _ = builder.convert(item.annotations)
+                objects += [(item.subset, obj.id) for obj in converted]
         self._keeps_images = _are_ids(images)
-        # Datumaro has 0 for an object without an id, so one 0 is an id where others have some.
+        # 0 means no id in Datumaro, but is an id if other objects have ids.
         self._keeps_objects = _are_ids(objects) and any(number for _, number in objects)
-        self._images_done = self._objects_done = 0
+        self._image_count = self._object_count = 0
 
-    def _payloads(self, item: Any) -> Iterable[bytes]:
-        found, image_labels = self._objects.objects(item.annotations)
-        self._losses[_WITHOUT_OBJECTS][""] += not found
+    def _encode(self, item: Any) -> Iterable[bytes]:
+        objects, image_labels = self._objects.convert(item.annotations)
+        self._losses[_WITHOUT_OBJECTS][""] += not objects
         self._losses[_NOT_WRITTEN]["class of the whole image"] += len(image_labels)
-        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
-        self._images_done += 1
-        if not found:
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _SUPPORTED)
+        self._image_count += 1
+        if not objects:
             return ()
-        image = self._image(item)
-        objects = image.place(self._objects.assemble(found, image.frame or (1, 1)))
-        self._losses[_NOT_WRITTEN]["points"] += sum(one.points is not None for one in found)
-        for name, values in objects.attributes.items():
+        image = self._prepare_image(item)
+        detection = image.rotate(self._objects.assemble(objects, image.frame or (1, 1)))
+        self._losses[_NOT_WRITTEN]["points"] += sum(obj.points is not None for obj in objects)
+        for name, values in detection.attributes.items():
             carried = (v in EMPTY_VALUES or (name == "area" and _is_number(v)) for v in values)
-            self._losses[ATTRIBUTES][name] += sum(not one for one in carried)
-        image_id = _image_id(item) if self._keeps_images else self._images_done
+            self._losses[ATTRIBUTES][name] += sum(not is_carried for is_carried in carried)
+        image_id = _get_image_id(item) if self._keeps_images else self._image_count
         annotations = []
-        corners, _ = corners_in_pixels(objects.boxes, image.size or (1, 1))
-        labels = objects.class_label or ()
-        for one, box, label in zip(found, corners.tolist(), labels, strict=True):
-            self._objects_done += 1
-            number = one.id if self._keeps_objects else self._objects_done
-            annotations.append(KerasAnnotation.of(number, label, box, _area(one)))
+        corners, _ = corners_in_pixels(detection.boxes, image.size or (1, 1))
+        labels = detection.class_label or ()
+        for obj, box, label in zip(objects, corners.tolist(), labels, strict=True):
+            self._object_count += 1
+            number = obj.id if self._keeps_objects else self._object_count
+            annotations.append(KerasAnnotation.of(number, label, box, _compute_area(obj)))
         return encode_keras_annotations(image.encoded or b"", image.filename, image_id, annotations)
 
 
-def _are_ids(found: list[tuple[str, int]]) -> bool:
-    return len(set(found)) == len(found) and all(number >= 0 for _, number in found)
+def _are_ids(pairs: list[tuple[str, int]]) -> bool:
+    return len(set(pairs)) == len(pairs) and all(number >= 0 for _, number in pairs)
 
 
-def _image_id(item: Any) -> int:
+def _get_image_id(item: Any) -> int:
     number = item.attributes.get("id")
     return number if isinstance(number, int) else -1
 
 
-def _area(one: ExportedObject) -> float | None:
-    """Return COCO's area: the attribute's, or that of the outline; None for that of the box."""
-    if _is_number(one.attributes.get("area")):
-        return float(one.attributes["area"])
-    if one.outlines:
-        return float(sum(part.get_area() for part in one.outlines))
-    is_box = one.shape is None or one.shape.type.name == "bbox"
-    return None if is_box else float(one.shape.get_area())
+def _compute_area(obj: ExportedObject) -> float | None:
+    """Return COCO's area: from the attribute or the outlines, or None for the area of the box."""
+    if _is_number(obj.attributes.get("area")):
+        return float(obj.attributes["area"])
+    if obj.outlines:
+        return float(sum(part.get_area() for part in obj.outlines))
+    is_box = obj.shape is None or obj.shape.type.name == "bbox"
+    return None if is_box else float(obj.shape.get_area())
 
 
 def _is_number(value: Any) -> bool:
@@ -124,36 +124,35 @@ def _is_number(value: Any) -> bool:
 
 
 class ImageClassificationBase(TfDetectionApiBase):
-    """Shards of images with a label; which keys they have shows in the first record with
-    an image and a label.
+    """Shards of images with a label. The first record with both determines the keys.
 
-    Names of the classes come from ``labels.txt`` beside the shards or one folder up, else from a
+    Class names come from ``labels.txt`` next to the shards or in the parent folder, else from a
     label map there, else from the records.
     """
 
     NAME = "tf_image_classification"
     FIRST_ID = 0
 
-    def _mapping_of(self, shards: ReadableShards, path: str) -> FieldMapping | None:
-        mapping = super()._mapping_of(shards, path)
+    def _find_mapping(self, shards: ReadableShards, path: str) -> FieldMapping | None:
+        mapping = super()._find_mapping(shards, path)
         return mapping if mapping and not mapping.box else None
 
-    def _is_of_format(self, found: Detections) -> np.ndarray:
-        return np.full(len(found), self._field_mapping is not None)
+    def _has_format(self, detections: Detections) -> np.ndarray:
+        return np.full(len(detections), self._field_mapping is not None)
 
-    def _refuse_format(self, example: Example) -> TfodError:
-        there = ", ".join(sorted(example)[:6]) or "no features"
+    def _format_error(self, example: Example) -> TfodError:
+        names = ", ".join(sorted(example)[:6]) or "no features"
         return ShardError(
-            f"is not a classification shard: record {example.record.number} holds {there}; "
+            f"is not a classification shard: record {example.record.number} contains {names}; "
             "expected an image under image_raw, image or image_bytes and its label, an integer "
             "or a text, under label or class",
             shard=example.shard,
-            fix="read it as tf_detection_api with a profile that says what its keys are",
+            fix="import it as tf_detection_api with a profile that lists its keys",
         )
 
 
 class ImageClassificationExporter(ShardExporter):
-    """Writes ``<subset>.tfrecord`` files and ``labels.txt``; ``profile`` says with which keys."""
+    """Writes ``<subset>.tfrecord`` files and ``labels.txt``; ``profile`` determines the keys."""
 
     NAME = "tf_image_classification"
     DESCRIPTION = "Shards of images with one label each."
@@ -164,16 +163,16 @@ class ImageClassificationExporter(ShardExporter):
 
     LAYOUT = LabelsLayout
 
-    def _payloads(self, item: Any) -> Iterable[bytes]:
-        image = self._image(item)
+    def _encode(self, item: Any) -> Iterable[bytes]:
+        image = self._prepare_image(item)
         if image.size is None:
             raise TfodError(f"item {item.id!r:.81} has an image of unknown size")
-        labels = [one for one in item.annotations if one.type.name == "label"]
-        others = [one.type.name for one in item.annotations if one.type.name != "label"]
-        self._losses[_ONE_LABEL].update([*others, *["further label"] * (len(labels) - 1)])
-        self._losses[ATTRIBUTES].update(name for one in labels[:1] for name in one.attributes)
+        labels = [label for label in item.annotations if label.type.name == "label"]
+        shapes = [shape.type.name for shape in item.annotations if shape.type.name != "label"]
+        self._losses[_ONE_LABEL].update([*shapes, *["further label"] * (len(labels) - 1)])
+        self._losses[ATTRIBUTES].update(name for label in labels[:1] for name in label.attributes)
         self._losses[_WITHOUT_LABEL][""] += not labels
-        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _KNOWN_OF_IMAGES)
-        label = self._classes.of(labels[0].label).label if labels else NO_CLASS
+        count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _SUPPORTED)
+        label = self._classes.get(labels[0].label).label if labels else NO_CLASS
         data, name = image.encoded or b"", image.filename
         return (encode_labelled_image(self._options.profile, data, name, image.size, label),)

@@ -1,4 +1,4 @@
-"""The exporter: a Datumaro dataset to shards and their label map, or to Roboflow's folders."""
+"""The exporter of shards and their label map, in one folder or in Roboflow's folders."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.datumaro import compat
-from tfod.datumaro.categories import ExportClasses, export_classes
+from tfod.datumaro.categories import ExportClasses, assign_ids
 from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, OUTLINES
 from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import RoboflowLayout
 from tfod.datumaro.formats.export_options import ROBOFLOW
-from tfod.datumaro.media import OF_IMAGE
+from tfod.datumaro.media import IMAGE_LEVEL_TYPES
 from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
@@ -30,17 +30,17 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.layouts.roboflow import encode
 
-_NO_PLACE = "not written, Roboflow's records have no place for them"
+_NOT_IN_ROBOFLOW = "not written, Roboflow's records have no place for them"
 
 
 class TfDetectionApiExporter(ShardExporter):
     """Writes ``<subset>.tfrecord`` files and ``label_map.pbtxt``, or Roboflow's folders.
 
-    In the layout ``roboflow`` each subset has a folder with the shard and its label map, records
+    In the layout ``roboflow`` each subset has a folder with the shard and its label map. Records
     have Roboflow's eleven keys, and ids count from 1 in alphabetical order.
 
     Raises:
-        DatasetExportError: something cannot be written; what was there before is unchanged.
+        DatasetExportError: the export failed; existing files are unchanged.
     """
 
     NAME = "tf_detection_api"
@@ -49,7 +49,7 @@ class TfDetectionApiExporter(ShardExporter):
         *("save_masks", "num_shards", "shard_size", "compression", "label_map", "label_key"),
         *("layout", "name", "receiver"),
     )
-    LOSSES = (*OBJECT_LOSSES, _NO_PLACE)
+    LOSSES = (*OBJECT_LOSSES, _NOT_IN_ROBOFLOW)
 
     def __init__(self, extractor: Any, save_dir: str, **options: Any) -> None:
         super().__init__(extractor, save_dir, **options)
@@ -59,30 +59,32 @@ class TfDetectionApiExporter(ShardExporter):
 
     def _prepare(self, classes: ExportClasses) -> None:
         super()._prepare(classes)
-        largest = LARGEST_FOR.get(self._options.receiver)
-        # Of all items, also those that are not written.
-        own = (_own_id(item.attributes) for item in self._extractor)
-        last = last_before_free((str(one) for one in own if one is not _NO_ID), largest)
-        self._numbers = SourceIdNumbers(largest, lambda: last)
-        self._new_ids = _new_ids(self._extractor.categories(), classes)
+        max_id = LARGEST_FOR.get(self._options.receiver)
+        # Ids of all items, including those that will not be written.
+        ids = (_get_id(item.attributes) for item in self._extractor)
+        last = last_before_free((str(value) for value in ids if value is not _NO_ID), max_id)
+        self._numbers = SourceIdNumbers(max_id, lambda: last)
+        self._new_ids = _map_ids(self._extractor.categories(), classes)
 
-    def _export_classes(self) -> ExportClasses:
+    def _assign_ids(self) -> ExportClasses:
         if self._is_roboflow and not self._options.label_map:
             labels = self._extractor.categories().get(compat.AnnotationType.label) or ()
             names = LabelMap.from_names(sorted(label.name for label in labels))
-            return export_classes(self._extractor.categories(), names)
-        return super()._export_classes()
+            return assign_ids(self._extractor.categories(), names)
+        return super()._assign_ids()
 
-    def _payloads(self, item: Any) -> Iterable[bytes]:
-        detection = self._detection(item)
+    def _encode(self, item: Any) -> Iterable[bytes]:
+        detection = self._make_detection(item)
         if self._is_roboflow:
-            _count_lost(detection, self._losses[_NO_PLACE])
+            _count_lost(detection, self._losses[_NOT_IN_ROBOFLOW])
             return (encode(detection),)
         return (encode_detection(detection),)
 
-    def _detection(self, item: Any) -> Detection:
-        image = self._image(item)
-        if image.size is None and any(one.type not in OF_IMAGE for one in item.annotations):
+    def _make_detection(self, item: Any) -> Detection:
+        image = self._prepare_image(item)
+        if image.size is None and any(
+            shape.type not in IMAGE_LEVEL_TYPES for shape in item.annotations
+        ):
             raise TfodError(
                 f"item {item.id!r:.81} has no image size, so its boxes cannot be normalized; "
                 "give it an image or a size"
@@ -90,8 +92,8 @@ class TfDetectionApiExporter(ShardExporter):
         height, width = image.size or (None, None)
         encoded, filename = image.encoded, image.filename
         attributes = dict(item.attributes)
-        source_id = self._source_id(attributes, filename)
-        found = self._objects.build(
+        source_id = self._take_source_id(attributes, filename)
+        detection = self._objects.build(
             item.annotations,
             image.frame or (1, 1),
             filename=filename,
@@ -101,34 +103,34 @@ class TfDetectionApiExporter(ShardExporter):
             height=height,
             width=width,
             encoded=encoded or b"",
-            image_attributes=self._take_known(attributes, filename) if attributes else {},
+            image_attributes=self._take_classes(attributes, filename) if attributes else {},
             image_extra=attributes,
         )
         if self._options.label_key == "id":
-            found = replace(found, class_text=None)
+            detection = replace(detection, class_text=None)
         elif self._options.label_key == "text":
-            found = replace(found, class_label=None)
-        return image.place(found)
+            detection = replace(detection, class_label=None)
+        return image.rotate(detection)
 
-    def _source_id(self, attributes: dict[str, Any], filename: str) -> str | None:
-        """What the image had, or a number; the former is kept in an attribute.
+    def _take_source_id(self, attributes: dict[str, Any], filename: str) -> str | None:
+        """Remove the source id from an image's attributes, and return it or a number instead.
 
-        Takes it out of the attributes.
+        If it is replaced by a number, the original id becomes an attribute.
         """
-        found = _own_id(attributes)
+        value = _get_id(attributes)
         attributes.pop("source_id" if "source_id" in attributes else "id", None)
-        own = None if found in (None, _NO_ID) else str(found)
+        source_id = None if value in (None, _NO_ID) else str(value)
         numbers = self._numbers
-        stays = numbers.largest is None or (own is not None and numbers.stays(own))
-        if self._is_roboflow or (found is not _NO_ID and stays):  # whose records have none
-            return own
-        attributes |= former_source_id(own, filename)
+        is_kept = numbers.largest is None or (source_id is not None and numbers.stays(source_id))
+        if self._is_roboflow or (value is not _NO_ID and is_kept):  # Roboflow has no source id
+            return source_id
+        attributes |= former_source_id(source_id, filename)
         return numbers.next()
 
-    def _take_known(self, attributes: dict[str, Any], filename: str) -> dict[str, list[int]]:
-        """Take what has a key of its own out of an image's attributes; return lists of classes.
+    def _take_classes(self, attributes: dict[str, Any], filename: str) -> dict[str, list[int]]:
+        """Remove attributes with their own keys, and return those that are lists of classes.
 
-        What the format cannot carry goes, too, and is counted.
+        Attributes that the format cannot store are removed too, and counted.
         """
         if attributes.get("filename") == filename:
             del attributes["filename"]
@@ -147,12 +149,12 @@ class TfDetectionApiExporter(ShardExporter):
         if not (self._options.save_masks or self._is_roboflow):
             hint = " (--save-masks writes their masks too)"
             areas = ENCLOSED, OUTLINES
-            losses = [one + hint if one.startswith(areas) else one for one in losses]
+            losses = [loss + hint if loss.startswith(areas) else loss for loss in losses]
         return losses
 
 
 def _count_lost(detection: Detection, lost: Counter[str]) -> None:
-    """Count what those keys do not hold."""
+    """Count the fields of a detection that Roboflow's records do not have."""
     for name, values in detection.attributes.items():
         lost[name] += sum(value not in EMPTY_VALUES for value in values)
     if detection.keypoints is not None:
@@ -164,20 +166,20 @@ def _count_lost(detection: Detection, lost: Counter[str]) -> None:
 
 
 _NO_ID: Any = object()
-"""Of an item; None is a source id that it had and that was not written."""
+"""Returned for an item without a source id; None is a source id that was read as missing."""
 
 
-def _own_id(attributes: Mapping[str, Any]) -> Any:
-    """What the source had as id of an image: COCO's number, or what a shard said."""
+def _get_id(attributes: Mapping[str, Any]) -> Any:
+    """Return the source id of an image, such as COCO's number."""
     return attributes.get("source_id", attributes.get("id", _NO_ID))
 
 
-def _new_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
-    """Which id of the label map that the dataset came with becomes which."""
+def _map_ids(categories: Any, classes: ExportClasses) -> dict[int, int]:
+    """Map ids of the label map that the dataset was imported with to the written ids."""
     source = getattr(categories.get(compat.AnnotationType.label), "label_map", None)
     if source is None:
         return {}
-    written = {one.text: one.label for one in classes.classes}
+    written = {item.text: item.label for item in classes.classes}
     pairs = (
         (item.id, written.get(name))
         for item in source.items
