@@ -86,7 +86,7 @@ class TestDocuments:
             "our cameras",
             {
                 "image/encoded": FeatureSpec(Kind.BYTES, ()),
-                "camera": FeatureSpec(Kind.INT64, demanded=True),
+                "camera": FeatureSpec(Kind.INT64, is_mandatory=True),
                 "pose": FeatureSpec(Kind.FLOAT, (2, 1), (0.0, -1.5), "radians"),
                 "raw": FeatureSpec(Kind.BYTES, (), b"\xff"),
             },

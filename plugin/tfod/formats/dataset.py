@@ -157,7 +157,7 @@ class Images:
     def _of_records(
         cls, subset: str, detections: Detections, label_map: LabelMap | None, classes: Classes
     ) -> Images:
-        for row in sorted(detections.refused_rows):
+        for row in sorted(detections.unreadable_rows):
             error = detections.error(row)
             if error is not None:
                 raise error

@@ -324,7 +324,7 @@ class FormatWriter(abc.ABC):
                 lost.update(_count_values(detection))
             lost["image classes"] += len(detection.image_labels)
             lost["captions"] += len(detection.captions)
-            lost[SHAPE_DETAILS] += len(detection.drawn)
+            lost[SHAPE_DETAILS] += len(detection.shape_details)
             lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(x.attributes) for x in detection.image_labels)
             image_keys = (*detection.image_attributes, *detection.image_extra)
             lost.update((*image_keys, *detection.unread_keys))

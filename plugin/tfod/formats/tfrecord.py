@@ -14,10 +14,10 @@ import numpy as np
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.exif_rotation import orientation_of
-from tfod.detection.images.image import UPRIGHT, format_name
+from tfod.detection.images.exif_rotation import read_orientation
+from tfod.detection.images.image import UPRIGHT, find_format
 from tfod.detection.images.mask_images import encode_mask_png, fill_box, is_box_png, png_size
-from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
+from tfod.detection.images.source_ids import SourceIdNumbers, find_last_number
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -84,7 +84,7 @@ def read(source: str, options: Options) -> Dataset:
                 yield Images.of(shard_set.subset, detections, label_map, classes)
 
     def finish(images: int, objects: int) -> Sequence[str]:
-        unexplained = classes.unexplained()
+        unexplained = classes.describe_unknown_ids()
         if unexplained and options.odd_boxes is not OddBoxes.KEEP:
             fix = "correct them, or pass the label map with these ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
@@ -123,7 +123,7 @@ def _rotate_photos(
         return detections
     if isinstance(detections, list):
         return [
-            _rotate(detection, orientation_of(detection.encoded), options, problems)
+            _rotate(detection, read_orientation(detection.encoded), options, problems)
             if detection.encoded
             else detection
             for detection in detections
@@ -134,7 +134,7 @@ def _rotate_photos(
     orientations = {
         row: orientation
         for row in np.flatnonzero(spans[:, 1] > spans[:, 0]).tolist()
-        if (orientation := orientation_of(buffer[slice(*spans[row].tolist())])) != UPRIGHT
+        if (orientation := read_orientation(buffer[slice(*spans[row].tolist())])) != UPRIGHT
     }
     if not orientations:
         return detections
@@ -180,7 +180,7 @@ class Writer(FormatWriter):
         self._name = name
         self._writers: dict[str, ShardSetWriter] = {}
         ids, self._largest_id = dataset.source_ids, options.largest_source_id
-        self._numbers = itertools.count(last_before_free(ids, self._largest_id))
+        self._numbers = itertools.count(find_last_number(ids, self._largest_id))
 
     @classmethod
     def write(
@@ -285,7 +285,7 @@ class Writer(FormatWriter):
             detection,
             height=height or None,
             width=width or None,
-            format=format_name(encoded, detection.filename or "") or detection.format,
+            format=find_format(encoded, detection.filename or "") or detection.format,
             sha256=digest,
             encoded=encoded,
             masks=detection.masks and self._fit_masks(detection, (height, width)),

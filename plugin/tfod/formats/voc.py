@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.box_geometry import PixelBox, enclosing_points
+from tfod.detection.box_geometry import PixelBox, enclose_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
@@ -304,7 +304,7 @@ def _read_box(
     if corners is not None and corners.find(_CORNERS[0]) is not None:
         problems.add(ROTATED, location)
         points = [read_number(corners, tag, path, finite=False) for tag in _CORNERS]
-        return enclosing_points(points), None
+        return enclose_points(points), None
     if corners is not None:
         # Numbers that are not finite are reported later, with all invalid boxes.
         left, top, right, bottom = (read_number(corners, x, path, finite=False) for x in _SIDES)

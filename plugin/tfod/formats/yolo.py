@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.box_geometry import enclosing_points
+from tfod.detection.box_geometry import enclose_points
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
@@ -301,7 +301,7 @@ def _read_object(
         raise TfodError(f"{location}: class {parts[0]} is not named in {layout.file}; add it")
     if is_outline:
         problems.add(_OUTLINES, location)
-        return AnnotatedObject(name, enclosing_points(numbers[1:]), location)
+        return AnnotatedObject(name, enclose_points(numbers[1:]), location)
     if extra == 1 and count * size != 1:
         problems.add(_CONFIDENCES, location)
     x, y, width, height = numbers[1:_BOX_NUMBERS]

@@ -20,7 +20,7 @@ from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, need
 from tfod.checker.finding import Finding, JsonValue, Place
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
-from tfod.detection.detections import Detections, image_labels_of
+from tfod.detection.detections import Detections, read_image_labels
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
@@ -85,7 +85,7 @@ class Batch:
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
-        self.live[list(self.examples.refused)] = False
+        self.live[list(self.examples.unreadable)] = False
         self.box_counts = np.diff(detections.box_splits)
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class Batch:
         """Return the rows without a name, except for those that EXA004 or EXA005 reports."""
         if None not in names:
             return []
-        columns = [column for column in self.examples.columns_of(key) if column.kind]
+        columns = [column for column in self.examples.find_columns(key) if column.kind]
         return [
             row
             for row in np.flatnonzero(self.live).tolist()
@@ -208,7 +208,7 @@ class Batch:
         spec = self.expected.get(key)
         if spec is not None and spec.required:
             is_checked &= self.examples.column(key, Kind.BYTES).present
-        for column in self.examples.columns_of(key):
+        for column in self.examples.find_columns(key):
             if column.kind not in (None, Kind.BYTES):
                 is_checked &= ~column.present
         return np.flatnonzero(is_checked)
@@ -343,6 +343,6 @@ def _read_tags(detections: Detections, row: int) -> Sequence[Use]:
         return ()
     return [
         (label.text, label.label)
-        for label in image_labels_of(detections, row)
+        for label in read_image_labels(detections, row)
         if label.confidence is None or label.confidence > 0
     ]

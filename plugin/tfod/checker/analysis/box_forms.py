@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.detection.box_geometry import far_boxes
+from tfod.detection.box_geometry import find_far_boxes
 
 if TYPE_CHECKING:
     from tfod.checker.analysis.box_arrays import Boxes
@@ -51,7 +51,7 @@ def forms_of(sample: np.ndarray) -> list[str]:
         in_first_percent = (high <= 0.0101).all(axis=1) & (count >= _MIN_BOXES_FOR_PERCENT)
         if np.mean(has_area & (in_first_pixels | in_first_percent)) >= _ALMOST_ALL:
             return [TWICE]
-        far = far_boxes(sample[:, :4])
+        far = find_far_boxes(sample[:, :4])
         if 2 * far.sum() > count:
             ends, fractions = high[far].max(axis=0), high[far] / sides[far]
             is_outside = np.mean((fractions > 1 + _SLIPS).any(axis=1)) > _SLIPS

@@ -146,7 +146,7 @@ class _Examiner:
         mapping = self._instructions.profile.field_mapping
         images = EncodedImages.of(Detections(examples, mapping), self._decoder)
         if self._pending or len(records) < _MANY_RECORDS:
-            examples = examples.compacted(mapping.encoded)
+            examples = examples.compact(mapping.encoded)
             self._pending_bytes += examples.nbytes
         self._pending.append((examples, images))
         read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
@@ -172,7 +172,7 @@ class _Examiner:
         profile = instructions.profile
         batch = Batch(
             Detections(
-                ExampleBatch.joined(examples),
+                ExampleBatch.join(examples),
                 profile.field_mapping,
                 headers=images.headers,
                 expected=profile.expected,

@@ -289,7 +289,7 @@ def _spec_to_document(spec: FeatureSpec) -> dict[str, Any]:
         document["shape"] = list(spec.shape)
     if spec.default is not None:
         document["default"] = _default_to_json(spec.default)
-    if spec.demanded:
+    if spec.is_mandatory:
         document["required"] = True
     if spec.meaning:
         document["meaning"] = spec.meaning

@@ -24,7 +24,7 @@ from functools import cached_property
 from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.finding import Place
 from tfod.checker.references.cvat_task import Frame, Task
-from tfod.detection.labels.fuzzy_names import FuzzyNames, plain_letters
+from tfod.detection.labels.fuzzy_names import FuzzyNames, strip_punctuation
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
@@ -98,7 +98,7 @@ class Matcher:
 
     def nearest(self, filename: str) -> str | None:
         """Return a frame name that differs only in case, spaces, punctuation or folders."""
-        return self._fuzzy_names.same(filename)
+        return self._fuzzy_names.find_same(filename)
 
     @cached_property
     def _fuzzy_names(self) -> FuzzyNames:
@@ -193,4 +193,4 @@ def _root(frame: str) -> str:
 
 def _simplify(filename: str) -> str:
     name = posixpath.basename(root_of(filename))
-    return plain_letters(name) or name
+    return strip_punctuation(name) or name

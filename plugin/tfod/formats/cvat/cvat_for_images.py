@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.box_geometry import PixelBox, enclosing_pixels
+from tfod.detection.box_geometry import PixelBox, enclose_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -224,7 +224,7 @@ class Writer(FormatWriter):
         def draw(number: int) -> np.ndarray | None:
             mask = masks[number]
             pixels = None if mask is None else self._fit_mask(mask, detection, size)
-            corners = None if pixels is None else enclosing_pixels(pixels)
+            corners = None if pixels is None else enclose_pixels(pixels)
             self.losses[_EMPTY][""] += pixels is not None and corners is None
             if corners is not None:
                 is_different = not np.allclose(corners, boxes[number].extent, atol=_MAX_ERROR)

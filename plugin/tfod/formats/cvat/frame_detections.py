@@ -15,22 +15,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.attributes import box_as_drawn, number_as_typed
-from tfod.detection.box_geometry import (
-    PixelBox,
-    clipped_outline,
-    enclosing_pixels,
-    enclosing_points,
-)
+from tfod.detection.attributes import find_unrotated_box, parse_typed_number
+from tfod.detection.box_geometry import PixelBox, clip_outline, enclose_pixels, enclose_points
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
     ImageLabel,
     PngMask,
     ShapeDetails,
-    drawn_by_number,
+    index_shape_details,
 )
-from tfod.detection.images.image import format_name, sniff_format
+from tfod.detection.images.image import find_format, sniff_format
 from tfod.detection.images.mask_images import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
@@ -141,7 +136,7 @@ class DetectionBuilder:
             class_label=[self._get_id(shape.label, image) for shape in shapes],
             masks=masks,
             attributes=self._collect_attributes(shapes, image.task),
-            drawn=drawn_by_number([_get_details(shape) for shape in shapes]),
+            shape_details=index_shape_details([_get_details(shape) for shape in shapes]),
             image_labels=[
                 ImageLabel(
                     tag.label,
@@ -166,7 +161,7 @@ class DetectionBuilder:
         return replace(
             detection,
             encoded=encoded,
-            format=format_name(encoded, filename),
+            format=find_format(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest(),
         )
 
@@ -189,10 +184,10 @@ class DetectionBuilder:
         if max(-left, -top, right - width, bottom - height) < _MAX_ROUNDING:
             return visible
         if shape.kind == MASK:
-            visible = enclosing_pixels(decode_runs(shape.runs, shape.extent, size))
+            visible = enclose_pixels(decode_runs(shape.runs, shape.extent, size))
         elif shape.kind != BOX or shape.rotation:
-            outline = clipped_outline(shape.outline, size)
-            visible = enclosing_points(outline) if outline else None
+            outline = clip_outline(shape.outline, size)
+            visible = enclose_points(outline) if outline else None
         if visible is not None:
             _count_shape(self.changes[_CLIPPED])
         return visible
@@ -260,7 +255,7 @@ class DetectionBuilder:
             if input_type == _CHECKBOX:
                 values[name] = _BOOLEANS.get(text.lower(), text)
             elif input_type == _NUMBER and len(text) <= 20:
-                values[name] = number_as_typed(text)
+                values[name] = parse_typed_number(text)
         return values
 
 
@@ -299,16 +294,16 @@ def build_shapes(
         draw: draws the mask of an object by its index; returns None for a filled box.
         fit: converts the attributes of an object.
     """
-    free_group = 1 + max((details.group for details in detection.drawn.values()), default=0)
+    free_group = 1 + max((details.group for details in detection.shape_details.values()), default=0)
     for number, (label, box) in enumerate(zip(classes, corners, strict=True)):
         values = {
             name: column[number]
             for name, column in detection.attributes.items()
             if column[number] is not None
         }
-        details = detection.drawn.get(number, _PLAIN)
+        details = detection.shape_details.get(number, _PLAIN)
         points = get_keypoints(detection, number, size)
-        unrotated = box_as_drawn(details, box, size)
+        unrotated = find_unrotated_box(details, box, size)
         mask = draw(number) if unrotated is None else None
         runs, extent = (None if mask is None else encode_runs(mask)) or ((), unrotated or box)
         group = details.group or (free_group + number if points else 0)
@@ -324,7 +319,7 @@ def build_shapes(
             z_order=details.z_order,
         )
         if points:
-            yield CvatShape(POINTS, label, enclosing_points(points), points=points, group=group)
+            yield CvatShape(POINTS, label, enclose_points(points), points=points, group=group)
 
 
 def get_keypoints(detection: Detection, number: int, size: tuple[int, int]) -> tuple[float, ...]:

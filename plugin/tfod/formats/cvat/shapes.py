@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfod.detection.box_geometry import PixelBox, degrees_of, enclosing_pixels, enclosing_points
+from tfod.detection.box_geometry import PixelBox, enclose_pixels, enclose_points, parse_degrees
 from tfod.detection.images.mask_images import (
     box_outline,
     ellipse_outline,
@@ -84,7 +84,7 @@ class CvatShape:
             return self.extent
         x, y, rx, ry = self._ellipse
         if self.kind != ELLIPSE:
-            return enclosing_points(self.outline)
+            return enclose_points(self.outline)
         angle = math.radians(self.rotation)
         half_width = math.hypot(rx * math.cos(angle), ry * math.sin(angle))
         half_height = math.hypot(rx * math.sin(angle), ry * math.cos(angle))
@@ -183,7 +183,7 @@ def make_shape(
         extent = first_column, first_row, last_column + 1, last_row + 1
     elif kind == "polygon":
         fields["points"] = _round(points, decimals)
-        extent = enclosing_points(fields["points"])
+        extent = enclose_points(fields["points"])
     elif kind == "ellipse":
         x, y, right, top = points
         cx, cy, rx, ry = _round((x, y, right - x, y - top), decimals)
@@ -195,7 +195,9 @@ def make_shape(
     return CvatShape(
         kind=KINDS[kind],
         extent=extent,
-        rotation=round(float(rotation), decimals) if can_rotate and degrees_of(rotation) else 0.0,
+        rotation=round(float(rotation), decimals)
+        if can_rotate and parse_degrees(rotation)
+        else 0.0,
         **fields,
     )
 
@@ -211,7 +213,7 @@ def _to_texts(attributes: Iterable[Any]) -> Attributes:
 def _enclose_mask(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
     """Return the box that encloses the pixels of a mask, or its extent if it is empty."""
     left, top = (int(value) for value in extent[:2])
-    corners = enclosing_pixels(_decode_extent(runs, extent))
+    corners = enclose_pixels(_decode_extent(runs, extent))
     if corners is None:
         return extent
     return left + corners[0], top + corners[1], left + corners[2], top + corners[3]
@@ -270,7 +272,7 @@ def _require_drawable(size: tuple[int, int]) -> None:
 
 def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
     """Return CVAT's run lengths of a mask and their half-open extent; None for an empty mask."""
-    corners = enclosing_pixels(mask)
+    corners = enclose_pixels(mask)
     if corners is None:
         return None
     left, top, right, bottom = (int(value) for value in corners)

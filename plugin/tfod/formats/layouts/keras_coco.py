@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
@@ -82,7 +82,7 @@ class Writer(shards.Writer):
 
     def _annotations(self, detection: Detection) -> Iterator[KerasAnnotation]:
         size = detection.height or 1, detection.width or 1
-        boxes = corners_in_pixels(detection.boxes, size)[0].tolist()
+        boxes = to_pixel_corners(detection.boxes, size)[0].tolist()
         areas = detection.attributes.get("area") or [None] * len(boxes)
         for box, label, value in zip(boxes, detection.class_label or (), areas, strict=True):
             area = float(value) if isinstance(value, (int, float)) else None

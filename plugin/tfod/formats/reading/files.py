@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tfod.detection.detection import Detection
-from tfod.detection.images.exif_rotation import opposite, turned_back, with_upright_pixels
+from tfod.detection.images.exif_rotation import invert_orientation, rotate_pixels, unrotate
 from tfod.detection.images.image import (
+    FIRST_TRANSPOSED,
     FORMAT_OF_EXTENSION,
-    QUARTER,
     UPRIGHT,
     read_image_header,
     sniff_format,
@@ -360,7 +360,7 @@ def find_frame(
     if image is None:
         return Frame(size, size)
     stored, orientation = (image.height, image.width), image.orientation
-    rotated = stored[::-1] if orientation >= QUARTER else stored
+    rotated = stored[::-1] if orientation >= FIRST_TRANSPOSED else stored
     is_upright = size == rotated or size != stored
     if has_objects and size == stored[::-1] != rotated:
         problems.add(_SWAPPED, f"{location}: {format_size(size)}, the file {format_size(stored)}")
@@ -389,12 +389,12 @@ def to_output_frame(
     if orientation == UPRIGHT:
         return detection
     if frame.is_upright != options.upright:
-        change = orientation if frame.is_upright else opposite(orientation)
-        detection = turned_back(detection, change)
+        change = orientation if frame.is_upright else invert_orientation(orientation)
+        detection = unrotate(detection, change)
     location = f"{detection.filename}: orientation {orientation}"
     if options.upright:
         problems.add(ROTATED_BY_EXIF, location)
-        return with_upright_pixels(detection) if detection.encoded else detection
+        return rotate_pixels(detection) if detection.encoded else detection
     if frame.is_upright and len(detection.boxes):
         problems.add(_BOXES_ROTATED, location)
     return detection

@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.detection.box_geometry import degrees_of, enclosing_visible
+from tfod.detection.box_geometry import enclose_visible, parse_degrees
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
     Keypoints,
     PngMask,
     ShapeDetails,
-    drawn_by_number,
+    index_shape_details,
 )
 from tfod.detection.images.mask_images import box_outline
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
     load_label_map,
+    load_shipped_label_map,
     read_label_map,
-    shipped_label_map,
 )
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
@@ -88,7 +88,7 @@ class SourceClasses:
         """Return the id of a class; raises TfodError if the label map lacks it."""
         item = self.label_map.find(text)
         if item is None:
-            near = self.label_map.fuzzy_names.nearest(text)
+            near = self.label_map.fuzzy_names.find_nearest(text)
             hint = f". Did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
                 f"{location}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
@@ -133,7 +133,7 @@ class SourceClasses:
             unused = [f"{nearest} was not used: it lacks the classes {', '.join(missing)}"]
         elif several:
             unused = [f"the folder has several label maps; none was used: {', '.join(several)}"]
-        shipped_map = shipped_label_map(shipped) if shipped else None
+        shipped_map = load_shipped_label_map(shipped) if shipped else None
         if shipped_map and all(map(shipped_map.find, names)):
             return cls(shipped_map, shipped, tuple(unused))
         return cls(LabelMap.from_names(names), f"made from {origin}", tuple(unused))
@@ -166,7 +166,7 @@ class AnnotatedObject(NamedTuple):
         if self.details.box is None:
             return self
         outline = box_outline(self.details.box, self.details.rotation)
-        box = enclosing_visible(outline, size)
+        box = enclose_visible(outline, size)
         return self._replace(box=box, outline=self.outline or [outline])
 
 
@@ -174,7 +174,7 @@ def read_rotation(
     box: Sequence[float], rotation: object, location: str, problems: ConversionProblems
 ) -> ShapeDetails:
     """Return the shape of a box that is rotated by some degrees, and count it."""
-    if degrees := degrees_of(rotation):
+    if degrees := parse_degrees(rotation):
         problems.add(ROTATED, location)
         left, top, right, bottom = box
         return ShapeDetails((left, top, right, bottom), degrees)
@@ -269,7 +269,7 @@ class DatasetBuilder:
             class_text=[item.name for item in kept],
             class_label=[self.classes.get_id(item.name, item.location) for item in kept],
             attributes={name: [item.attributes.get(name) for item in kept] for name in attributes},
-            drawn=drawn_by_number([item.details for item in kept]),
+            shape_details=index_shape_details([item.details for item in kept]),
             masks=self.draw(kept, frame) if self.draw and size else None,
             keypoints=_stack_keypoints(kept, size, point_count, point_names)
             if size and point_count
