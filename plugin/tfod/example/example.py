@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings
+from tfod.example.example_batch import Column, ExampleBatch, copy_bytes
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -87,17 +87,17 @@ class Example:
         return column.kind if column else None
 
     def floats(self, key: str) -> np.ndarray:
-        """Return a float_list, float32 (n,), or nothing; RecordError if the type is wrong."""
+        """Return a float_list as float32, empty if missing; RecordError if the type is wrong."""
         return self._values(key, Kind.FLOAT)
 
     def ints(self, key: str) -> list[int]:
-        """Return an int64_list, or nothing; RecordError if the type is wrong."""
+        """Return an int64_list, empty if missing; RecordError if the type is wrong."""
         values: list[int] = self._values(key, Kind.INT64).tolist()
         return values
 
     def byte_strings(self, key: str) -> list[bytes]:
-        """Return a copied bytes_list, or nothing; RecordError if the type is wrong."""
-        return copy_byte_strings(self.buffer, self._values(key, Kind.BYTES))
+        """Return a copied bytes_list, empty if missing; RecordError if the type is wrong."""
+        return copy_bytes(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:
         """Return the number of values of a feature; 0 if the key is missing."""

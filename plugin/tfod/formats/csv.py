@@ -58,7 +58,7 @@ def read(source: str, options: Options) -> Dataset:
     if not csv_paths:
         raise TfodError(f"{source} contains no detection CSV; enter the path of one")
     problems, folder = ConversionProblems(options), os.path.dirname(csv_paths[0])
-    all_paths = {*map(source_files.path, source_files.ending_with(".csv"))}
+    all_paths = {*map(source_files.path, source_files.with_extensions(".csv"))}
     for path in sorted(all_paths.difference(csv_paths)):
         problems.add("CSVs that are not detection CSVs, skipped", path)
     stems = {os.path.splitext(os.path.basename(path))[0]: path for path in csv_paths}

@@ -14,8 +14,8 @@ from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import LabelMapError
 from tfod.sources.label_map_search import (
     LABEL_MAP_FILE,
-    find_in_folder,
-    label_maps_in,
+    find_folder_label_map,
+    list_label_maps,
     read_label_map_or_none,
 )
 
@@ -59,9 +59,9 @@ class TargetMap:
         folder = folder or os.curdir
         paths: set[str] = set()
         for shard in shards:
-            nearest, several = find_in_folder(os.path.dirname(shard) or os.curdir, shard)
+            nearest, several = find_folder_label_map(os.path.dirname(shard) or os.curdir, shard)
             if not nearest and not several:
-                nearest, several = find_in_folder(folder, shard)
+                nearest, several = find_folder_label_map(folder, shard)
             paths.update(several or filter(None, [nearest]))
         if not paths:
             return None
@@ -71,7 +71,7 @@ class TargetMap:
             raise LabelMapError(f"{names}: keep only the label map with the correct ids")
         other_maps = {
             other: label_map
-            for other in label_maps_in(os.path.dirname(path))
+            for other in list_label_maps(os.path.dirname(path))
             if other != path and (label_map := read_label_map_or_none(other))
         }
         if requested is not None:

@@ -81,7 +81,7 @@ class LabelMapItem:
         return self.name or self.display_name or str(self.id)
 
     def with_name(self, name: str = "") -> LabelMapItem:
-        """Return the item, with ``name`` or else its id as name if it has no name at all."""
+        """Return the item; without any name, it is called ``name``, or else by its id."""
         has_name = self.name or self.display_name
         return self if has_name else dataclasses.replace(self, name=name or self.class_name)
 
@@ -137,7 +137,7 @@ class LabelMap:
 
     @property
     def names_of_shared_ids(self) -> dict[int, list[str]]:
-        """The names of the classes that share an id, by id."""
+        """The class names of each id that several classes share."""
         names_by_id: dict[int, list[str]] = {}
         for item in self.items:
             names_by_id.setdefault(item.id, []).append(item.class_name)
@@ -148,7 +148,7 @@ class LabelMap:
         return self.ids_by_text.get(text, _NO_IDS)
 
     def find(self, text: str) -> LabelMapItem | None:
-        """Return the class with this name, or else this display name, or None."""
+        """Return the class with this name, else the one with this display name, or None."""
         return self._by_text.get(text)
 
     def find_id(self, class_id: int) -> LabelMapItem | None:
@@ -194,7 +194,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     order mark are not legal, but unambiguous: they are tolerated and reported.
 
     Returns:
-        The label map, and sentences about the tolerated deviations (usually none).
+        The label map, and sentences about the tolerated deviations.
 
     Raises:
         LabelMapError: the text is not a label map, with line and column.
@@ -274,15 +274,15 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     return decode_label_map(read_text_file(name, MAX_LABEL_MAP_BYTES), name)
 
 
-def read_text_file(name: str, most: int) -> bytes:
-    """Return the bytes of a file, zip entry or URL, until ``most``, or raise LabelMapError."""
+def read_text_file(name: str, max_bytes: int) -> bytes:
+    """Read a file, zip entry or URL until it exceeds ``max_bytes``, or raise LabelMapError."""
     try:
         # Reading from a device might never end.
         if os.path.exists(name) and not os.path.isfile(name):
             raise LabelMapError(f"{name} cannot be read: it is not a regular file")
         with open_shard(name) as (stream, _):
             data = bytearray()
-            while len(data) <= most and (more := stream.read(_STEP)):
+            while len(data) <= max_bytes and (more := stream.read(_STEP)):
                 data += more
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None

@@ -43,7 +43,7 @@ from tfod.formats.reading.files import (
     format_size,
     to_output_frame,
 )
-from tfod.sources.label_map_search import find_in_folder
+from tfod.sources.label_map_search import find_folder_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
@@ -121,9 +121,9 @@ class SourceClasses:
             label_map, notes = load_label_map(requested)
             return cls(label_map, requested, tuple(notes), requested)
         names = list(dict.fromkeys(class_names()))
-        nearest, several = find_in_folder(folder or os.curdir, "")
+        nearest, several = find_folder_label_map(folder or os.curdir, "")
         if not nearest and not several and options.source:
-            nearest, several = find_in_folder(options.source, "")
+            nearest, several = find_folder_label_map(options.source, "")
         unused = []
         if nearest is not None:
             label_map, notes = read_label_map(nearest)
