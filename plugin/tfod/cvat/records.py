@@ -144,14 +144,14 @@ def match_frames(
         TfodError: a record matches no frame, or no record matches a frame of ``target``.
     """
     frames = task.frames or ()
-    numbers = {frame.number for frame in frames} if task.own is None else task.own
+    numbers = {frame.number for frame in frames} if task.job_frames is None else task.job_frames
     names = (name or "" for *_, batch in _batches(path, label_map) for name in batch.filenames)
     matcher = Matcher(task, names)
     skipped = matched = 0
     for subset, shard, shard_map, batch in _batches(path, label_map):
         for number, name in enumerate(batch.filenames):
             location = f"{shard}, record {batch.examples.records.first + number}"
-            index = matcher.place(name or "", location)
+            index = matcher.match(name or "", location)
             if index is None or frames[index].number not in numbers:
                 skipped += 1  # not decoded, since it may be damaged
                 yield None

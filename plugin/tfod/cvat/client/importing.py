@@ -70,7 +70,7 @@ def import_zip(
     if not live.labels and not is_project:
         raise TfodError(f"{target} has no labels; add the labels of the zip to it first")
     live = replace(live, task=replace(live.task, skips_others=options.skips_others))
-    task = live.task.kept() if options.append or options.force else live.task
+    task = live.task.without_deletions() if options.append or options.force else live.task
     report = check_zip(options, task)
     if not report.valid:
         tell(render_text(report, color=False))
@@ -80,7 +80,7 @@ def import_zip(
                 "importing into a project creates new tasks, which needs images in all records; to "
                 "import only annotations, import into its tasks: tfod cvat import task ID …"
             )
-        if not (options.dry_run and check_zip(options, task.kept()).valid):
+        if not (options.dry_run and check_zip(options, task.without_deletions()).valid):
             return False
     for message in list_replacements(report):
         warn(message)
