@@ -19,9 +19,9 @@ from functools import cached_property
 
 from tfod.checker.check import Options as CheckOptions
 from tfod.checker.check import check
-from tfod.checker.finding import Finding, Place, Severity
-from tfod.checker.profiles.choice import profile_of
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.finding import Finding, Location, Severity
+from tfod.checker.profiles.choice import choose_profile
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import OFF, Profile
 from tfod.checker.receivers import ANY, RECEIVERS
 from tfod.checker.report import Report
@@ -176,9 +176,11 @@ class _Run:
         self._label_maps: dict[str, LabelMapFile] = {}
         for dataset in sources.datasets:
             self._label_maps |= dataset.label_maps
-        self._profile, _, _ = profile_of(options.profile, sources.shards, options.max_record_bytes)
+        self._profile, _, _ = choose_profile(
+            options.profile, sources.shards, options.max_record_bytes
+        )
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
-        levels = levels_of(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
+        levels = resolve_levels(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
         codes = (code for code, rule in all_rules().items() if rule.repair)
         included = (code for code in codes if options.includes(code) and levels[code])
         self._codes = fixes.INEVITABLE.union(included)
@@ -223,7 +225,8 @@ class _Run:
             text = self._texts.setdefault(label_map, _read_content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
             copy = file._replace(name=label_map, path=path)  # may also be a labels.txt
-            self._new_maps[label_map] = copy if file.label_map else copy.of(text, label_map, path)
+            new_map = copy if file.label_map else copy.decode(text, label_map, path)
+            self._new_maps[label_map] = new_map
         return Shard(
             self._name(target),
             os.path.join(self._output, target),
@@ -309,7 +312,7 @@ class _Run:
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:
-                    place = Place(shard.name, records.record, records.offset)
+                    place = Location(shard.name, records.record, records.offset)
                     self._add(fixes.dropped_damage(records), place)
                 continue
             self._outcome.records += len(records)
@@ -329,7 +332,7 @@ class _Run:
         """Return the new payload of a record of a batch, or None if the record is dropped."""
         examples = detections.examples
         source = examples.records.record(row)
-        place = Place(shard.name, source.number, source.offset)
+        place = Location(shard.name, source.number, source.offset)
         if finding := fixes.dropped_record(examples, row, self._codes):
             self._add(finding, place)
             return None
@@ -353,7 +356,7 @@ class _Run:
         self._outcome.changed += 1
         return record.payload()
 
-    def _add(self, change: Finding, place: Place) -> None:
+    def _add(self, change: Finding, place: Location) -> None:
         change, outcome = change.at(place), self._outcome
         outcome.by_code[change.code] += 1
         outcome.dropped += isinstance(change.value, dict) and bool(change.value["record_dropped"])
@@ -372,7 +375,7 @@ class _Run:
             shard.label_map
             for dataset in self._sources.datasets
             for shard in dataset.shards
-            if key and shard.label_map and (file := dataset.label_map_of(shard)) and file.label_map
+            if key and shard.label_map and (file := dataset.get_label_map(shard)) and file.label_map
             if any(fixes.lacks_a_class(file.label_map, batch, key) for batch in self._read(shard))
         }
 

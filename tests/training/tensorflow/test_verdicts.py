@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.checker.analysis.encoded_images import read_most_decoded
+from tfod.checker.analysis.encoded_images import parse_max_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
 from tfod.checker.profiles.profile import READY
@@ -24,7 +24,7 @@ from tfod.detection.problems import READ
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.torch import Detections
-from tfod.training.tensorflow import detection_decoder
+from tfod.training.tensorflow import make_detection_decoder
 
 from tests.changed_records import SOUND, changed_records, sound_record
 from tests.conftest import examples
@@ -56,7 +56,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.Po
     """What ``tfod.tensorflow.dataset`` maps over records of the OD API."""
     path = tmp_path_factory.mktemp("labels") / "label_map.pbtxt"
     path.write_bytes(LABEL_MAP)
-    decoder = detection_decoder(read_label_map(str(path))[0])
+    decoder = make_detection_decoder(read_label_map(str(path))[0])
     return tf.function(decoder, autograph=False, input_signature=[tf.TensorSpec((), tf.string)])
 
 
@@ -70,7 +70,7 @@ def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) 
         Options(
             profile=READY["tf_detection_api"],
             receiver=OD_API,
-            decode=read_most_decoded("all"),
+            decode=parse_max_decoded("all"),
             max_findings=100_000,
         ),
     )
