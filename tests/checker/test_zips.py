@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.check import check_sources
 from tfod.checker.finding import Finding, Findings
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import run_rules
 from tfod.sources.resolved import Dataset, File
@@ -69,7 +69,7 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
     limits = limits or ZipLimits()
     dataset = resolve_zip(File.at(str(path), "a.zip"), limits)
     families = ("ZIP", "SET", "TFR")
-    levels = {name: one for name, one in levels_of().items() if name[:3] in families}
+    levels = {name: one for name, one in resolve_levels().items() if name[:3] in families}
     result = DatasetResult(dataset, READY["cvat"], Findings(1000, levels))
     for shard in dataset.shards:
         try:

@@ -24,7 +24,7 @@ from typing import Any
 
 from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
-from tfod.checker.configuration import Configuration, options_of
+from tfod.checker.configuration import Configuration, make_options
 from tfod.checker.finding import Severity
 from tfod.checker.profiles import file as file  # before the fork
 from tfod.checker.receivers import RECEIVERS
@@ -141,7 +141,7 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
         profile=paths.get("profile") or request.profile,
         label_map=request.label_map,
     )
-    options = options_of(
+    options = make_options(
         asked,
         Configuration(),
         task=load_task(paths["cvat_labels"], None) if "cvat_labels" in paths else None,

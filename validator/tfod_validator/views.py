@@ -18,8 +18,8 @@ from tfod.checker.finding import FAMILIES, plural, size
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.html import AFTER_HEAD, body_of, report_css
-from tfod.checker.reporters.wording import by_family, changes
+from tfod.checker.reporters.html import AFTER_HEAD, find_body, report_css
+from tfod.checker.reporters.wording import describe_overrides, group_by_family
 from tfod.checker.rules.registry import all_rules
 from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
@@ -91,7 +91,7 @@ def report(key: str) -> AnyResponse | str:
     # The report was rendered by the check, with every text in it escaped.
     path = found.document("html")
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as page:
-        start, middle, stop = body_of(page)
+        start, middle, stop = find_body(page)
         head = page[start:middle].decode()
     text = render_template("report.html", head=Markup(head), sections=Markup(AFTER_HEAD), **values)
     before, _, after = text.partition(AFTER_HEAD)
@@ -120,8 +120,8 @@ def _to_report(found: Validation, token: str) -> AnyResponse:
 def rules() -> str:
     """What is checked."""
     families = [
-        (name, FAMILIES[name], [(one, list(changes(one))) for one in rules])
-        for name, rules in by_family(all_rules().values()).items()
+        (name, FAMILIES[name], [(one, list(describe_overrides(one))) for one in rules])
+        for name, rules in group_by_family(all_rules().values()).items()
     ]
     return render_template("rules.html", families=families, count=len(all_rules()))
 

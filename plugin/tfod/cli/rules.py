@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tfod.checker.finding import FAMILIES, Rule
 from tfod.checker.reporters.escaping import WIDTH
-from tfod.checker.reporters.wording import by_family, parts
+from tfod.checker.reporters.wording import describe_rule, group_by_family
 from tfod.checker.rules.registry import all_rules, no_such_rule
 from tfod.cli.arguments import Parser
 from tfod.cli.printing import print_text
@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
-    for number, (family, members) in enumerate(by_family(rules).items()):
+    for number, (family, members) in enumerate(group_by_family(rules).items()):
         yield from [""] if number else []
         yield f"{family}  {FAMILIES[family]}"
         yield from (f"  {rule.code}  {rule.severity.value:<7}  {rule.title}" for rule in members)
@@ -47,7 +47,7 @@ def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
 
 def _explain(rule: Rule) -> str:
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
-    for heading, text in parts(rule):
+    for heading, text in describe_rule(rule):
         lines += textwrap.wrap(
             text,
             WIDTH,

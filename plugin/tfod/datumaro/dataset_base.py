@@ -30,7 +30,7 @@ from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.options import ConversionProblems
-from tfod.formats.reading.files import ImageFiles, images_beside
+from tfod.formats.reading.files import ImageFiles, locate_shard_images
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
@@ -122,7 +122,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
-        self._images_beside = functools.cache(images_beside)  # a set may have thousands of shards
+        # Cached, since a set may have thousands of shards.
+        self._locate_shard_images = functools.cache(locate_shard_images)
         self._problems = ConversionProblems()
         self._source = os.path.abspath(path)
         self._shards = [(group.subset, path) for group in sets for path in group.paths]
@@ -159,7 +160,7 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, start: int) -> None:
         identity = identify(path)
-        images = self._images_beside(os.path.dirname(os.path.abspath(path)), subset)
+        images = self._locate_shard_images(os.path.dirname(os.path.abspath(path)), subset)
         shard = _Shard(subset, identity, images, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
         for records in read_record_batches(path):

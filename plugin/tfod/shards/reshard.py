@@ -123,7 +123,7 @@ def reshard(
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
     target = _target_map(os.fspath(folder), sets, label_map)
     copies = _label_map_copies(sets, maps)
-    if target and (target.others or {*(copies or {}).values()} != {target.content}):
+    if target and (target.other_maps or {*(copies or {}).values()} != {target.content}):
         copies = None
     joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
     inside = os.path.dirname(os.path.relpath(target.path, folder)) if target else ""
@@ -168,7 +168,7 @@ def reshard(
         notes.append(f"{amounts}, each with its own shards; --join NAME makes them one subset")
     kept_ids: list[str] = []
     if target:
-        kept_ids = [target.path] if target.content else [*target.others]
+        kept_ids = [target.path] if target.content else [*target.other_maps]
     return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
 
 
@@ -177,7 +177,7 @@ def _target_map(folder: str, sets: Sequence[ShardSet], label_map: str | None) ->
         return None  # the output folder will be rejected
     shards = [os.path.join(folder, _new_names(shard_set, 1)[0]) for shard_set in sets]
     target = TargetMap.find(folder, shards, label_map)
-    return target or (TargetMap.like(folder, label_map) if label_map else None)
+    return target or (TargetMap.create(folder, label_map) if label_map else None)
 
 
 def _copy_set(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from tfod.checker.analysis.batch import Batch
-from tfod.checker.analysis.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
+from tfod.checker.analysis.box_forms import FIXES, SAMPLE_SIZE, SIZES, find_box_forms, sample_boxes
 from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR, SIDES, BoxColumns
 from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity
@@ -79,7 +79,7 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
         side = next(index for index, corner in enumerate(corners) if not np.isfinite(corner))
         value: JsonValue = {"object": number, "box": [repr(corner) for corner in corners]}
         message = f"box {number} has {SIDES[side]} {corners[side]}"
-        return batch.finding(row, message, batch.own(f"{BOX_KEY}/{SIDES[side]}"), value)
+        return batch.finding(row, message, batch.key_for(f"{BOX_KEY}/{SIDES[side]}"), value)
 
     yield from batch.findings(np.flatnonzero(~boxes.finite).tolist(), make_finding)
 
@@ -140,7 +140,7 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
     if boxes.all_valid:
         return ()
-    prefix = f"looks like {' or '.join(forms_of(sample_of(boxes))) or 'pixels'}: "
+    prefix = f"looks like {' or '.join(find_box_forms(sample_boxes(boxes))) or 'pixels'}: "
     return batch.box_findings(boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners))
 
 
@@ -213,7 +213,7 @@ def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
 def _check_duplicates(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
     for row in _rows_with_equal_boxes(batch):
-        classes = batch.classes_of(row)
+        classes = batch.get_classes(row)
         seen: dict[object, int] = {}
         for number, corners in enumerate(boxes.of(row).tolist()):
             name = classes[number] if number < len(classes) else None
@@ -261,7 +261,7 @@ _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 def _check_count(batch: Batch) -> Iterator[Finding]:
     """Report images with more boxes than max_number_of_boxes; exactly that number is an info."""
     boxes = batch.boxes
-    key = batch.own(BOX_KEY)
+    key = batch.key_for(BOX_KEY)
     for row in np.flatnonzero(boxes.counts >= MAX_NUMBER_OF_BOXES).tolist():
         count = int(boxes.counts[row])
         if count > MAX_NUMBER_OF_BOXES:
@@ -298,7 +298,7 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     for row, (x, y) in zip(rows, maxima[mask].tolist(), strict=True):
         message = f"boxes extend to {x:.4g} in x and {y:.4g} in y, as if x was divided by the "
         message += "height and y by the width"
-        yield batch.finding(row, message, batch.own(BOX_KEY))
+        yield batch.finding(row, message, batch.key_for(BOX_KEY))
 
 
 @dataset_rule(
@@ -327,7 +327,7 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
 def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
     """Report shards with many invalid boxes that would all be valid in another column order."""
     for shards in result.by_subset.values():
-        if SIZES in forms_of(np.concatenate([shard.sample for shard in shards])):
+        if SIZES in find_box_forms(np.concatenate([shard.sample for shard in shards])):
             continue  # BOX022 reports these; an order of corners may fit them by chance
         suspects = [(shard.name, shard.columns) for shard in shards if shard.columns.candidates]
         # Small shards may have enough boxes only together.
@@ -353,10 +353,10 @@ def _permutation_finding(result: DatasetResult, shard: str, columns: BoxColumns)
 )
 def _check_form(result: DatasetResult) -> Iterator[Finding]:
     """Report shards, or all small shards together, whose boxes have another unit or form."""
-    forms = {shard.name: forms_of(shard.sample) for shard in result.shards}
+    forms = {shard.name: find_box_forms(shard.sample) for shard in result.shards}
     small = [shard for shard in result.shards if len(shard.sample) < SAMPLE_SIZE]
     if small and not any(forms.values()):
-        forms = {small[0].name: forms_of(np.concatenate([shard.sample for shard in small]))}
+        forms = {small[0].name: find_box_forms(np.concatenate([shard.sample for shard in small]))}
     for name, shard_forms in forms.items():
         if shard_forms:
             message = f"boxes seem to be {' or '.join(shard_forms)}"

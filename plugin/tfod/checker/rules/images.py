@@ -12,7 +12,7 @@ from tfod.checker.analysis.batch import Batch
 from tfod.checker.analysis.duplicates import Repeat
 from tfod.checker.analysis.encoded_images import FORMAT_TITLES, ImageFacts
 from tfod.checker.analysis.result import DatasetResult
-from tfod.checker.finding import Finding, JsonValue, Place, Severity, plural
+from tfod.checker.finding import Finding, JsonValue, Location, Severity, plural
 from tfod.checker.rules.registry import dataset_rule, detection_rule, each_image, rule
 from tfod.checker.rules.tensorflow_images import obstacle_to_decoding
 from tfod.detection import keys
@@ -73,7 +73,7 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
         header = batch.images.headers[row]
         if image.failure and header and header.complete and not obstacle_to_decoding(header):
             message = f"the image does not decode: {image.failure}"
-            yield batch.finding(row, message, batch.own(keys.ENCODED))
+            yield batch.finding(row, message, batch.key_for(keys.ENCODED))
 
 
 @rule(
@@ -85,7 +85,7 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
 )
 @each_image
 def _check_format(facts: ImageFacts) -> Iterator[Finding]:
-    if facts.says_another_format:
+    if facts.has_wrong_format:
         yield _format_finding(facts)
 
 
@@ -122,7 +122,7 @@ def _check_decodable(facts: ImageFacts) -> Iterator[Finding]:
 )
 @each_image
 def _check_size(facts: ImageFacts) -> Iterator[Finding]:
-    header, sides = facts.header, facts.other_sides
+    header, sides = facts.header, facts.wrong_size_keys
     if header is None or not sides:
         return
     height, width = facts.declared_height, facts.declared_width
@@ -172,7 +172,7 @@ def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     message = f"the EXIF orientation is {header.orientation}: viewers show the image "
     message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
-    if is_swapped or (is_turned and facts.boxes_need_a_turn):
+    if is_swapped or (is_turned and facts.boxes_need_rotation):
         match = "the record has the size of" if is_swapped else "the boxes only fit"
         message += f"; {match} the rotated image, {header.width} x {header.height}"
         case = "turned"
@@ -208,7 +208,7 @@ def _check_sha256(batch: Batch) -> Iterator[Finding]:
             message = f"is {declared[:12]}…, but the image has {image.sha256[:12]}…"
         else:
             message = f"is {declared[:80]!r}, not 64 hexadecimal digits"
-        key = batch.own(keys.SHA256)
+        key = batch.key_for(keys.SHA256)
         yield batch.finding(row, f"{key} {message}", key, declared[:80])
 
 
@@ -246,9 +246,9 @@ def _check_same_image(result: DatasetResult) -> Iterator[Finding]:
 
     def make_finding(repeat: Repeat) -> Finding:
         message = f"the same image is in {_describe_record(repeat.first)}"
-        return Finding(message, key, f"{repeat.image:016x}").at(repeat.place)
+        return Finding(message, key, f"{repeat.image:016x}").at(repeat.location)
 
-    return result.repeat_findings(result.duplicates.in_subset(keys.ENCODED), make_finding)
+    return result.repeat_findings(result.duplicates.find_repeats(keys.ENCODED), make_finding)
 
 
 @dataset_rule(
@@ -272,13 +272,13 @@ def _check_shared_image(result: DatasetResult) -> Iterator[Finding]:
         message += f"{_describe_record(repeat.first)}{suffix}"
         key = result.profile.key_for(keys.ENCODED)
         value = list[JsonValue]([repeat.first_subset, repeat.subset])
-        return Finding(message, key, value, case=case).at(repeat.place)
+        return Finding(message, key, value, case=case).at(repeat.location)
 
     case = "whole-subset" if leaked else ""
     return result.repeat_findings(result.duplicates.shared_images, make_finding, case)
 
 
-def _describe_record(place: Place) -> str:
+def _describe_record(place: Location) -> str:
     record = f"record {place.record} of {place.shard}"
     return f"{record} ({place.item:.80})" if place.item else record
 
@@ -292,7 +292,7 @@ def _describe_record(place: Place) -> str:
 )
 @each_image
 def _check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
-    for key, side in facts.no_sides.items():
+    for key, side in facts.invalid_sizes.items():
         yield Finding(f"{key} is {side}", key, side)
 
 
@@ -323,7 +323,7 @@ def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
 )
 @each_image
 def _check_raw(facts: ImageFacts) -> Iterator[Finding]:
-    if facts.says_raw:
+    if facts.is_declared_raw:
         yield _format_finding(facts)
 
 
@@ -371,4 +371,4 @@ def _check_dark(batch: Batch) -> Iterator[Finding]:
             message = f"16-bit values up to {image.brightest} become at most "
             message += f"{image.brightest >> 8} of 255"
             case = "dark" if image.brightest > 255 else ""
-            yield batch.finding(row, message, batch.own(keys.ENCODED), case=case)
+            yield batch.finding(row, message, batch.key_for(keys.ENCODED), case=case)

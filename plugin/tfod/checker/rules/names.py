@@ -50,11 +50,11 @@ def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.filename
 
     def make_finding(repeat: Repeat) -> Finding:
-        name, first = repeat.place.item or "", repeat.first
+        name, first = repeat.location.item or "", repeat.first
         message = f"{name!r:.81} is also the name of record {first.record} of {first.shard}"
-        return Finding(message, key, name).at(repeat.place)
+        return Finding(message, key, name).at(repeat.location)
 
-    return result.repeat_findings(result.duplicates.in_subset(keys.FILENAME), make_finding)
+    return result.repeat_findings(result.duplicates.find_repeats(keys.FILENAME), make_finding)
 
 
 @rule(
@@ -64,7 +64,9 @@ def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
     source="cvat-ai/datumaro: the extension decides how an image is saved",
 )
 def _check_extension(batch: Batch) -> Iterator[Finding]:
-    for row, name in batch.names_where(lambda name: name.strip() and not split_extension(name)[1]):
+    for row, name in batch.find_wrong_names(
+        lambda name: name.strip() and not split_extension(name)[1]
+    ):
         yield _name_finding(batch, row, f"{name!r:.81} has no extension")
 
 
@@ -97,7 +99,7 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
     source=f"CWE-22; {_MATCH}",
 )
 def _check_relative_path(batch: Batch) -> Iterator[Finding]:
-    for row, name in batch.names_where(_describe_path):
+    for row, name in batch.find_wrong_names(_describe_path):
         yield _name_finding(batch, row, f"{name!r:.81} {_describe_path(name)}")
 
 
@@ -116,7 +118,7 @@ def _describe_path(name: str) -> str | None:
     source="CWE-117; CWE-158",
 )
 def _check_control_characters(batch: Batch) -> Iterator[Finding]:
-    for row, name in batch.names_where(_find_invisible):
+    for row, name in batch.find_wrong_names(_find_invisible):
         yield _name_finding(batch, row, f"{name!r:.81} has the character {_find_invisible(name)!r}")
 
 
@@ -145,7 +147,7 @@ def _check_source_id(batch: Batch) -> Iterator[Finding]:
     """Report records without a source id, unless EXA003 reports them."""
     key = _source_id_key(batch)
     if key and not batch.requires(key):
-        for row in batch.without_value(key, batch.detections.source_ids):
+        for row in batch.find_rows_without(key, batch.detections.source_ids):
             yield batch.finding(row, f"{key} is missing", key)
 
 
@@ -185,9 +187,9 @@ def _check_duplicate_source_ids(result: DatasetResult) -> Iterator[Finding]:
     def make_finding(repeat: Repeat) -> Finding:
         message = f"{repeat.source_id!r:.81} is also the source id of "
         message += f"record {repeat.first.record} of {repeat.first.shard}"
-        return Finding(message, key, repeat.source_id).at(repeat.place)
+        return Finding(message, key, repeat.source_id).at(repeat.location)
 
-    return result.repeat_findings(result.duplicates.in_subset(keys.SOURCE_ID), make_finding)
+    return result.repeat_findings(result.duplicates.find_repeats(keys.SOURCE_ID), make_finding)
 
 
 @rule(
@@ -267,7 +269,7 @@ def _missing_name_findings(batch: Batch, *, have_objects: bool) -> Iterator[Find
     key, names = batch.mapping.filename, batch.detections.filenames
     if key is None or batch.has_plain_names:
         return
-    missing = set(batch.without_value(key, names))
+    missing = set(batch.find_rows_without(key, names))
     case = "required" if batch.requires(key) else ""
     for row in np.flatnonzero(batch.live & ((batch.box_counts > 0) == have_objects)).tolist():
         name = names[row]

@@ -82,7 +82,7 @@ def _check_paths(result: DatasetResult) -> Iterator[Finding]:
     is_replaced = config is not None and not all(
         config.names(shard.name) for shard in result.shards
     )
-    for path, reason in config.lost_paths() if config else ():
+    for path, reason in config.find_missing_paths() if config else ():
         may_exist = is_replaced and not path.is_broken
         message = f"{path}: {reason}" + (", so other shards are checked" if may_exist else "")
         case = "elsewhere" if may_exist else ""
@@ -112,7 +112,7 @@ def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
         if setting.value != largest:
             message = f"{setting}, but the largest id is {largest} ({names[largest]!r:.81})"
             case = "below" if int(setting.value) > largest else ""
-            yield _config_finding(result, message, setting.value, setting.set_to(largest), case)
+            yield _config_finding(result, message, setting.value, setting.format_fix(largest), case)
 
 
 @dataset_rule(
@@ -134,12 +134,12 @@ def _check_masks(result: DatasetResult) -> Iterator[Finding]:
             message += f"{plural(objects.images, 'image')} with objects have no {keys.MASK}, or an "
             message += "empty one"
             has_none = objects.without_masks == objects.images
-            fix = load_masks.set_to(False) if has_none else ""
+            fix = load_masks.format_fix(False) if has_none else ""
             yield _config_finding(result, message, fix=fix)
         is_png = mask_type.value == "PNG_MASKS"
         if (Kind.FLOAT if is_png else Kind.BYTES) in objects.mask_dtypes:
             message = f"{mask_type}, but masks are stored as {'numbers' if is_png else 'PNG'}"
-            fix = mask_type.set_to("NUMERICAL_MASKS" if is_png else "PNG_MASKS")
+            fix = mask_type.format_fix("NUMERICAL_MASKS" if is_png else "PNG_MASKS")
             yield _config_finding(result, message, fix=fix)
 
 
@@ -159,7 +159,7 @@ def _check_keypoints(result: DatasetResult) -> Iterator[Finding]:
         if (low, high) != (expected.value, expected.value):
             count = str(low) if low == high else f"from {low} to {high}"
             message = f"{expected}, but objects have {count if high else 'no'} keypoints"
-            fix = expected.set_to(low) if low == high else ""
+            fix = expected.format_fix(low) if low == high else ""
             yield _config_finding(result, message, expected.value, fix)
 
 

@@ -104,10 +104,10 @@ def each_class(check: Callable[[ClassUse], Iterable[Finding]]) -> BatchCheck:
 def _repeat_in_rows(batch: Batch, rows: list[int], finding: Finding) -> Iterator[Finding]:
     """Yield a finding once per record, with the feature key that the records use."""
     key = finding.feature
-    if key is not None and (batch_key := batch.own(key)) != key:
+    if key is not None and (batch_key := batch.key_for(key)) != key:
         message = finding.message.replace(key, batch_key)
         finding = finding._replace(message=message, feature=batch_key)
-    return batch.findings(rows, lambda row: finding.at(batch.place(row)), finding.case)
+    return batch.findings(rows, lambda row: finding.at(batch.locate(row)), finding.case)
 
 
 def each_label_map(check: Callable[[LabelMapFile], Iterable[Finding]]) -> DatasetCheck:
@@ -134,7 +134,7 @@ def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset:
     for item in all_rules().values():
         is_on = any(map(findings.levels.get, map(item.name, ("", *item.cases))))
         if item.of_dataset is of_dataset and is_on:
-            subject.max_detailed = findings.most - len(findings.listed.get(item.code, ()))
+            subject.max_detailed = findings.max_listed - len(findings.listed.get(item.code, ()))
             findings.add(item, item.check(subject))
 
 

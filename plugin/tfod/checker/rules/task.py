@@ -34,8 +34,8 @@ def _frames(result: DatasetResult) -> Sequence[Frame]:
 def _attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
     """Yield the records that match a frame, with the frame."""
     for attachment in result.attachments:
-        if attachment.place is not None:
-            yield attachment, _frames(result)[attachment.place]
+        if attachment.frame_index is not None:
+            yield attachment, _frames(result)[attachment.frame_index]
 
 
 @dataset_rule(
@@ -87,18 +87,22 @@ def _count_by_label(
 def _check_frame(result: DatasetResult) -> Iterator[Finding]:
     for attachment in result.attachments:
         row = attachment.row
-        if attachment.place is None and row.filename:
-            hint = f"; the nearest is {attachment.nearest!r:.81}" if attachment.nearest else ""
+        if attachment.frame_index is None and row.filename:
+            hint = (
+                f"; the nearest is {attachment.similar_name!r:.81}"
+                if attachment.similar_name
+                else ""
+            )
             message = f"image {row.filename!r:.81} matches no frame of the task{hint}"
             yield _name_finding(result, attachment, message)
-        elif attachment.place is None:
+        elif attachment.frame_index is None:
             message = "the record has no file name, so it matches no frame"
-            yield Finding(message, result.profile.key_for(keys.FILENAME)).at(row.place)
+            yield Finding(message, result.profile.key_for(keys.FILENAME)).at(row.location)
 
 
 def _name_finding(result: DatasetResult, attachment: Attachment, message: str) -> Finding:
     key, row = result.profile.key_for(keys.FILENAME), attachment.row
-    return Finding(message, key, row.filename).at(row.place)
+    return Finding(message, key, row.filename).at(row.location)
 
 
 @dataset_rule(
@@ -111,8 +115,8 @@ def _name_finding(result: DatasetResult, attachment: Attachment, message: str) -
 def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
     """Report names that CVAT matches by number or, in a video, by the digits after 6 letters."""
     for attachment, frame in _attached(result):
-        if attachment.by.value != "name":
-            is_digits = attachment.by.value == "digits"
+        if attachment.matched_by.value != "name":
+            is_digits = attachment.matched_by.value == "digits"
             reason = " because of the digits after its sixth letter" if is_digits else ""
             message = f"no frame has the name of image {attachment.row.filename!r:.81}, which is "
             message += f"attached to frame {frame.number}, {frame.name!r:.81}{reason}"
@@ -138,7 +142,7 @@ def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
             message += ": one of them is rotated, as by an EXIF orientation"
         is_height = row.width == frame.width
         key, value = (keys.HEIGHT, row.height) if is_height else (keys.WIDTH, row.width)
-        yield Finding(message, result.profile.key_for(key), value).at(row.place)
+        yield Finding(message, result.profile.key_for(key), value).at(row.location)
 
 
 @dataset_rule(
@@ -149,9 +153,9 @@ def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
 )
 def _check_bare_frames(result: DatasetResult) -> Iterator[Finding]:
     frames = _frames(result)
-    boxes = {attachment.place: 0 for attachment in result.attachments}
+    boxes = {attachment.frame_index: 0 for attachment in result.attachments}
     for attachment in result.attachments:
-        boxes[attachment.place] += attachment.row.boxes
+        boxes[attachment.frame_index] += attachment.row.boxes
     parts, total = [], 0
     for title, count in (("without a record", None), ("with a record without boxes", 0)):
         names = [frame.name for index, frame in enumerate(frames) if boxes.get(index) == count]
@@ -222,7 +226,7 @@ def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:
     """Report annotated frames without a record; a record without boxes empties one on purpose."""
     task = result.task
     recorded = {frame.number for _, frame in _attached(result)}
-    if task is None or not (recorded if task.own is None else recorded & task.own):
+    if task is None or not (recorded if task.job_frames is None else recorded & task.job_frames):
         return
     emptied = task.annotated - recorded
     # CVAT's placeholders share the names of validation frames, but never have a record.
