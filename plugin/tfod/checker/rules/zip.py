@@ -37,10 +37,10 @@ def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str)
 
     @dataset_rule(heading, why=why, fix=fix, source=source, cases=_CASES)
     def check_fault(result: DatasetResult) -> Iterator[Finding]:
-        return _fault_findings(result, fault)
+        return _report_faults(result, fault)
 
 
-def _fault_findings(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
+def _report_faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         content = archive.content
         problems = [problem for problem in content.problems if problem.fault is fault]
@@ -114,7 +114,7 @@ _zip_rule(
 )
 def _check_entries(result: DatasetResult) -> Iterator[Finding]:
     """Report entries that do not unpack to the size and the CRC-32 in the directory."""
-    yield from _fault_findings(result, ZipFault.DAMAGED)
+    yield from _report_faults(result, ZipFault.DAMAGED)
     for shard in result.shards:
         if shard.damage:
             case = READ if shard.is_whole else ""
@@ -161,7 +161,7 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
             title, menus = tool.title, [tool.cvat_title]
             message = f"the zip contains {title}, not TFRecord"
             fix = f"For shards: {tool.suggest_next_step(name, listed)}"
-        elif nested := _nested(archive):
+        elif nested := _find_nested(archive):
             message = f"the zip contains no shard, only the archive {nested[0].shown}"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
         elif not archive.content.entries:
@@ -179,12 +179,12 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
 )
 def _check_nested_archives(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
-        for entry in _nested(archive):
+        for entry in _find_nested(archive):
             message = "this file is an archive, which was not opened"
             yield Finding(message=message, shard=archive.display_name(entry))
 
 
-def _nested(archive: Zip) -> list[ZipEntry]:
+def _find_nested(archive: Zip) -> list[ZipEntry]:
     return [
         entry
         for entry in archive.other_entries
