@@ -39,7 +39,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
-    """Yield lines with the code, severity and title of each rule, grouped by family."""
     for number, (family, members) in enumerate(group_by_family(rules).items()):
         yield from [""] if number else []
         yield f"{family}  {FAMILIES[family]}"

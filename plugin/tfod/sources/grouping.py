@@ -17,14 +17,10 @@ from tfod.tfrecord.storage.urls import get_folder, get_name, is_url
 def group_datasets(
     shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
 ) -> list[Dataset]:
-    """Group shards that are not in zips into datasets, in the order of the shards.
+    """Group unique shards outside of zips into datasets, in order; ``read`` reads a label map.
 
     The shards of a dataset are in one folder, or in its subfolders for splits (``train``,
     ``valid``, ``test``, …) or of a Roboflow export.
-
-    Args:
-        shards: shards without duplicates.
-        read: function that reads a label map.
     """
     read = functools.cache(read)
     dataset_folder = functools.cache(_dataset_folder)
@@ -55,7 +51,6 @@ def _rename_subsets(shards: Sequence[Shard]) -> Sequence[Shard]:
 
 
 def _dataset_folder(folder: str) -> str:
-    """Return the parent of the folder of a split; otherwise the folder itself."""
     parent = get_folder(folder)
     is_split = get_name(folder).lower() in SPLITS
     if is_split or (not is_url(parent) and is_roboflow_export(parent)):

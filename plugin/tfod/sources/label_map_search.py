@@ -127,8 +127,6 @@ class LabelMapFinder:
 
 
 class _Candidates:
-    """The possible label maps in a folder, sorted by name."""
-
     def __init__(self, paths: Sequence[str], read: Callable[[str], LabelMap | None]) -> None:
         self._read = read
         self._by_name: dict[str, list[str]] = {}
@@ -175,11 +173,7 @@ def is_named_label_map(path: str) -> bool:
 
 
 def find_labels(folder: str) -> str | None:
-    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None.
-
-    Raises:
-        ShardError: the folder is in a damaged zip.
-    """
+    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None."""
     parent = folder if os.path.isfile(folder) else get_folder(folder)  # do not search above a zip
     for candidate in dict.fromkeys((folder, parent)):
         if is_url(candidate):

@@ -71,8 +71,7 @@ class ReadableShards:
     def label_map(self, path: str) -> LabelMap | None:
         """Return the label map of a shard, or None if it has none.
 
-        Raises:
-            LabelMapError: the file is named as a label map and cannot be read.
+        A file that is named as a label map, but cannot be read, raises LabelMapError.
         """
         file = self.label_maps[path]
         if file is not None and file.label_map is None and is_named_label_map(file.name):
@@ -80,11 +79,7 @@ class ReadableShards:
         return file.label_map if file else None
 
     def require_label_maps(self) -> list[str]:
-        """Read all label maps, and return sentences about unusual ones.
-
-        Raises:
-            LabelMapError: a label map cannot be read.
-        """
+        """Read all label maps as :meth:`label_map`, and return sentences about unusual ones."""
         notes: list[str] = []
         files: dict[str, LabelMapFile] = {}
         for path, file in self.label_maps.items():
@@ -99,11 +94,7 @@ class ReadableShards:
         return notes
 
     def layout(self, path: str) -> Layout:
-        """Return the layout of a shard, which is the same for its whole dataset.
-
-        Raises:
-            TfodError: the records have no known layout.
-        """
+        """Return the layout of the dataset of a shard; an unknown layout raises TfodError."""
         if self.override is not None:
             return Layout("", "", {}, self.override)
         number = self._datasets_by_path[path]

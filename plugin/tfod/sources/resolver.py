@@ -138,12 +138,7 @@ class _Search:
         self._notes: list[str] = []
 
     def add(self, source: str) -> None:
-        """Add a source.
-
-        Raises:
-            ShardsNotFoundError: the source contains no shard.
-            TfodError: the source cannot be reached.
-        """
+        """Add a source; errors as :func:`resolve`."""
         self._is_relative = not (is_url(source) or os.path.isabs(source))
         if is_url(source):
             self._add_remote(source)
@@ -291,11 +286,7 @@ class _Search:
 
 
 def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> ResolvedSources:
-    """Resolve uploads by name, as if they were files in one folder.
-
-    Raises:
-        ShardsNotFoundError: there is no shard or zip among the files.
-    """
+    """Resolve uploads by name, as if they were files in one folder; errors as :func:`resolve`."""
     texts = {file.name: file.path for file in files if may_be_label_map(file.name)}
     zips: list[File] = []
     shards: dict[str, File] = {}
@@ -345,7 +336,6 @@ def _add_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> D
 
 
 def _list_adjacent_shards(label_map: str) -> list[str]:
-    """Return the shards in the folder of a label map; none if it is remote."""
     folder = os.path.dirname(label_map)
     if is_url(label_map) or not os.path.isdir(folder or os.curdir):
         return []

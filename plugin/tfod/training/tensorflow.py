@@ -227,7 +227,6 @@ def make_detection_decoder(
 
 
 def _or_each(values: Any, default: Any, count: Any) -> Any:
-    """Return the values, or the default for each object if there are no values."""
     defaults = tf.fill(count, tf.constant(default, values.dtype))
     return tf.cond(tf.size(values) > 0, lambda: values, lambda: defaults)
 

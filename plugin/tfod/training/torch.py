@@ -163,7 +163,6 @@ def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
 
 
 def _decode(encoded: bytes | memoryview | None, record: ExampleBatch) -> Any:
-    """Decode an image to a uint8 array of shape (height, width, 3)."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
