@@ -30,10 +30,10 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
-from tfod.formats.cvat.frame_detections import TRACK, shapes_of
+from tfod.formats.cvat.frame_detections import TRACK, build_shapes
 from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
-from tfod.formats.dataset import size_of
-from tfod.formats.format_writer import masks_of
+from tfod.formats.dataset import find_size
+from tfod.formats.format_writer import get_masks
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
@@ -187,7 +187,7 @@ class NewImages:
 
     def make(self, record: ZipRecord) -> NewImage:
         """Return the image of a record with its new name, or raise TfodError if it has none."""
-        encoded, size = bytes(record.detection.encoded or b""), size_of(record.detection)
+        encoded, size = bytes(record.detection.encoded or b""), find_size(record.detection)
         path = safe_relative_path(record.detection.filename or "")
         ids = self._ids.setdefault(record.subset, IdMaker())
         item_id, extension = ids.make(path, f"image_{next(self._numbers):06d}")
@@ -237,7 +237,7 @@ class ShapeBuilder:
         """
         detection = record.detection
         self.losses[_CAPTIONS][""] += len(detection.captions)
-        masks = masks_of(detection)
+        masks = get_masks(detection)
 
         def decode_pixels(number: int) -> np.ndarray | None:
             mask = masks[number]
@@ -249,7 +249,7 @@ class ShapeBuilder:
         texts, ids = detection.class_text or absent, detection.class_label or absent
         classes = [self._class(record, *names) for names in zip(texts, ids, strict=True)]
         corners = _to_pixels(boxes, size)
-        return list(shapes_of(detection, classes, corners, size, decode_pixels, self._fit))
+        return list(build_shapes(detection, classes, corners, size, decode_pixels, self._fit))
 
     def tags(self, record: ZipRecord) -> list[CvatTag]:
         """Return the classes of the whole image, except for those that are marked as absent."""

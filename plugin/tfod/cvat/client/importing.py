@@ -25,7 +25,7 @@ from tfod.cvat.client.project_dataset import write_dataset
 from tfod.cvat.records import NewImages, ShapeBuilder, match_frames, read_label_maps, read_zip
 from tfod.cvat.refusal import build_refusal, check_upload, list_replacements
 from tfod.errors import TfodError
-from tfod.formats.cvat.document import END, head_text, image_text
+from tfod.formats.cvat.document import END, format_head, format_image
 from tfod.sources.format_recognition import CVAT_FILE
 from tfod.sources.resolver import resolve
 
@@ -143,7 +143,7 @@ def _prepare_annotations(
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(CVAT_FILE, "w", force_zip64=True) as stream,
     ):
-        stream.write(head_text(str(live.target), {}).encode())
+        stream.write(format_head(str(live.target), {}).encode())
         skipped = _convert(live, options, stream, builder, changes)
         stream.write(END.encode())
     tell(changes.text())
@@ -183,7 +183,7 @@ def _convert(
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
         attributes = {"id": number, "name": frame.name}
-        stream.write(image_text(attributes, (height, width), shapes, tags).encode())
+        stream.write(format_image(attributes, (height, width), shapes, tags).encode())
     return skipped
 
 
