@@ -68,9 +68,9 @@ class SourceFiles(NamedTuple):
             return SourceFiles(path, [])
         if not is_zip(path):
             return SourceFiles(os.path.dirname(path), [os.path.basename(path)], is_file=True)
-        from tfod.tfrecord.storage.archive import sound_content  # only needed for zips
+        from tfod.tfrecord.storage.archive import read_valid_zip  # only needed for zips
 
-        inside = (entry.inside for entry in sound_content(path).readable.values())
+        inside = (entry.inside for entry in read_valid_zip(path).readable.values())
         return SourceFiles(path, sorted(name for name in inside if not is_hidden(name)))
 
     def levels(self) -> Iterator[SourceFiles]:

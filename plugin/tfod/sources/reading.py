@@ -25,9 +25,9 @@ from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, require_content, shards_in_zip
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_zip_shards, require_content
 from tfod.tfrecord.shard_sets.shard_names import MAX_MISSING, find_missing
-from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ def _require_shards(archive: Zip) -> None:
     """Raise an error if a zip is unreadable or has no shard, or if an entry is rejected."""
     if archive.unreadable:
         raise TfodError(f"{archive.name}: {archive.unreadable}")
-    content = sound_content(archive.path)  # with the path that the user typed
-    paths = shards_in_zip(content)
+    content = read_valid_zip(archive.path)  # with the path that the user typed
+    paths = find_zip_shards(content)
     if not paths:
         message = f"{archive.name}: this zip contains no shard; check it with: tfod check"
         raise make_no_shards_error(archive.path, ShardsNotFoundError(message))
-    for path in (*paths, *filter(may_be_label_map, content.refused)):
+    for path in (*paths, *filter(may_be_label_map, content.rejected)):
         require_readable(content.entries[path], content, archive.name)
 
 

@@ -25,7 +25,7 @@ from tfod.tfrecord.shard_sets.shard_names import (
     first_number,
     stated_name,
 )
-from tfod.tfrecord.storage.urls import folder_of, name_of
+from tfod.tfrecord.storage.urls import get_folder, get_name
 
 _FORMAT = "tensorflow/core/lib/io/record_writer.h; tensorflow.org/tutorials/load_data/tfrecord"
 _READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
@@ -216,7 +216,7 @@ def _group_numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
         parts = shard.numbered_name
         if parts is None:
             continue
-        file, folder = name_of(shard.path if shard.entry else shard.name), folder_of(shard.path)
+        file, folder = get_name(shard.path if shard.entry else shard.name), get_folder(shard.path)
         shown_folder = folder if shard.is_remote else os.path.dirname(shard.name)
         name = os.path.join(shown_folder, parts.stem)
         if shard.entry:
