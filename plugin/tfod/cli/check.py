@@ -214,7 +214,6 @@ def _make_runner(arguments: argparse.Namespace) -> Runner:
 
 
 def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
-    """Load the CVAT task from its server, or from the files that describe it."""
     if kind_and_id is None:
         from tfod.checker.references.cvat_task import load_task
 

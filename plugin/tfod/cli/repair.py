@@ -82,10 +82,7 @@ def _make_options(arguments: argparse.Namespace) -> Options:
 
 
 def _repair(arguments: argparse.Namespace, options: Options) -> Outcome:
-    """Repair; if there is an output, write each change to it at once.
-
-    The output is complete before the repaired shards appear.
-    """
+    """Repair, and write all changes to the output before the repaired shards appear."""
     target = None if arguments.dry_run else arguments.target
     if arguments.output is None:
         return repair(arguments.source, target, options)
@@ -132,7 +129,6 @@ def _summary_to_json(outcome: Outcome) -> dict[str, object]:
 
 
 def _format_outcome(outcome: Outcome) -> Iterator[str]:
-    """Yield lines with the changes, grouped by rule, and the remaining findings."""
     if total := outcome.by_code.total():
         verb = "would be made" if outcome.output is None else "made"
         records = plural(outcome.changed, "record")

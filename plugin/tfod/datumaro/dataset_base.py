@@ -37,7 +37,7 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.open import shard_size
+from tfod.tfrecord.storage.open import get_shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 _MAX_SHOWN = 8
@@ -132,12 +132,14 @@ class TfDetectionApiBase(compat.DatasetBase):
                 missing = join_names(group.missing, _MAX_SHOWN)
                 _log.warning("shards of a numbered set are missing, read without: %s", missing)
         progress = self._ctx.progress_reporter
-        progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
+        progress.start(
+            sum(get_shard_size(path) for _, path in self._shards), desc="Reading TFRecords"
+        )
         start = self._record_count = 0
         for subset, path in self._shards:
             self._field_mapping = self._find_mapping(shards, path)
             self._read_shard(subset, path, scopes[path], start)
-            start += shard_size(path)
+            start += get_shard_size(path)
             progress.report_status(start)
         progress.finish()
         if not self._record_count:

@@ -38,7 +38,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.formats.reading.files import ASSUMED_UPRIGHT, ROTATED_BY_EXIF
 from tfod.sources.reading import decode_detection
-from tfod.tfrecord.image_names import is_id_of, split_extension
+from tfod.tfrecord.image_names import is_id_for, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError
 
@@ -171,7 +171,7 @@ class ImageEncoder:
     def _filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
         """Return the name from the import, or else the item's id with an extension."""
         original = item.attributes.get("filename")
-        if isinstance(original, str) and is_id_of(item.id, original):
+        if isinstance(original, str) and is_id_for(item.id, original):
             if not self.image_ext:
                 return original
             return split_extension(original)[0] + _dotted(self.image_ext)

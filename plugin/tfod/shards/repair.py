@@ -39,7 +39,7 @@ from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.output import OutputFolder, sets_in
+from tfod.tfrecord.output import OutputFolder, find_sets
 from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.shard_sets.search import require_content
 from tfod.tfrecord.storage.publishing import PendingFile, ProtectedPaths
@@ -250,7 +250,7 @@ class _Run:
                 raise TfodError(f"{report}: the result has a file of this name; rename the report")
         if self._outcome.output is not None:
             read.add(self._outcome.source)
-        existing_sets = {existing.subset: existing.paths for existing in sets_in(self._output)}
+        existing_sets = {existing.subset: existing.paths for existing in find_sets(self._output)}
 
         def find_existing(path: str) -> list[str]:
             """Return the existing files that a shard of the result would replace."""

@@ -15,7 +15,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import format_labels
 from tfod.formats.layouts.roboflow import DEFAULT_NAME, get_subset_folder, make_text_files
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
-from tfod.tfrecord.shard_sets.search import shards_by_subset
+from tfod.tfrecord.shard_sets.search import find_subsets
 from tfod.tfrecord.shard_sets.shard_names import (
     EXTENSION,
     RECIPE_RECORDS,
@@ -64,7 +64,7 @@ class Layout:
 
         Further subsets in the same folder are included.
         """
-        return shards_by_subset(os.path.abspath(self.folder), self.EXTENSION)
+        return find_subsets(os.path.abspath(self.folder), self.EXTENSION)
 
 
 class LabelsLayout(Layout):
@@ -115,6 +115,6 @@ class RoboflowLayout(Layout):
             subset: os.path.join(self.folder, get_subset_folder(subset)) for subset in subsets
         }
         return {
-            subset: shards_by_subset(os.path.abspath(folder), self.EXTENSION).get(self._name, [])
+            subset: find_subsets(os.path.abspath(folder), self.EXTENSION).get(self._name, [])
             for subset, folder in folders.items()
         }

@@ -21,7 +21,7 @@ from typing import Any
 
 from tfod.errors import ShardError, TfodError, how_to_install
 from tfod.sources.format_recognition import CVAT_FILE
-from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntry
 
@@ -61,7 +61,7 @@ def open_xml(path: str, shown_path: str = "") -> Iterator[tuple[Any, str]]:
         return
     shown_path = shown_path or path
     try:
-        content = sound_content(path)
+        content = read_valid_zip(path)
         entry = _find_cvat_entry(content.entries.values(), shown_path)
         require_readable(entry, content)
         with convert_os_errors(shown_path), entry.open() as stream:

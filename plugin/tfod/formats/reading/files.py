@@ -33,7 +33,7 @@ from tfod.detection.images.image import (
 )
 from tfod.errors import TfodError
 from tfod.formats.options import ConversionProblems, Options, Refusal
-from tfod.tfrecord.image_names import names_in_folder, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import list_names, safe_relative_path, split_extension
 
 _MISSING = Refusal(
     "images that are missing",
@@ -154,7 +154,7 @@ class ImageFiles:
     @functools.cached_property
     def _first_parts(self) -> frozenset[str]:
         """Names in the folders, with and without extension, to skip other names quickly."""
-        names = {_compose(x) for folder in self._folders for x in names_in_folder(folder or ".")}
+        names = {_compose(x) for folder in self._folders for x in list_names(folder or ".")}
         return frozenset(names | {os.path.splitext(name)[0] for name in names})
 
     def find(
