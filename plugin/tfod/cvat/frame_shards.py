@@ -1,7 +1,4 @@
-"""Writer of CVAT's frames as shards in a folder, with their label map and notes.
-
-The server's formats and ``tfod cvat`` both use it, so their exports are the same.
-"""
+"""Writer of CVAT's frames as shards, with their label map and notes, for both exporters."""
 
 from __future__ import annotations
 
@@ -100,9 +97,7 @@ class FrameShards(contextlib.ExitStack):
         self._result = ExportResult()
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
-        """Write a frame; the order of its shapes is the same from the server and from its API.
-
-        ``read`` reads its image file, and is None if images are not saved.
+        """Write a frame; ``read`` reads its image file, and is None if images are not saved.
 
         Raises:
             TfodError: the frame cannot be written; the message has its name.
@@ -136,8 +131,7 @@ class FrameShards(contextlib.ExitStack):
     def finish(self, hidden: Mapping[str, int], tracks: int = 0) -> ExportResult:
         """Write the label map and the notes, and an empty shard if there are no frames.
 
-        ``hidden`` counts the frames that are left out, and ``tracks`` the tracks whose shapes did
-        not have a track id.
+        ``hidden`` counts frames that are left out, ``tracks`` tracks whose shapes had no track id.
         """
         result, builder = self._result, self._builder
         builder.changed[TRACKS][""] += tracks

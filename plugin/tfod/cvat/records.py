@@ -140,8 +140,7 @@ def match_frames(
 ) -> Iterator[tuple[ZipRecord, Frame] | None]:
     """Yield each record of a zip with its frame, or None for a record of another job or task.
 
-    Raises:
-        TfodError: a record matches no frame, or no record matches a frame of ``target``.
+    Raises TfodError if a record matches no frame, or if all records belong to other targets.
     """
     frames = task.frames or ()
     numbers = {frame.number for frame in frames} if task.own is None else task.own
@@ -174,10 +173,10 @@ class NewImage(NamedTuple):
 
 
 class NewImages:
-    """Chooses the file names of the images of new tasks.
+    """Chooses file names for the images of new tasks; ``renamed`` lists those that changed.
 
     Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`) and are
-    unique in a subset. ``renamed`` lists the images whose name was changed.
+    unique in a subset.
     """
 
     def __init__(self) -> None:
@@ -232,8 +231,7 @@ class ShapeBuilder:
     def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
         """Return the shapes of a record's objects on a frame of this height and width.
 
-        Raises:
-            TfodError: a class is not a label of the task, or the size of a mask differs.
+        Raises TfodError if a class is not a label of the task, or if the size of a mask differs.
         """
         detection = record.detection
         self.losses[_CAPTIONS][""] += len(detection.captions)
@@ -283,7 +281,6 @@ class ShapeBuilder:
         return item.display_name
 
     def _fit(self, label: str, values: Mapping[str, Any]) -> Attributes:
-        """Return the attributes that the label has, with values that it allows."""
         specs = (self._labels or {}).get(label) or {}
         attributes = []
         for name, value in values.items():

@@ -1,7 +1,6 @@
 """The reason why a zip cannot be imported, in one line.
 
-CVAT shows users only the message of a failed import: no log, no report. ``tfod cvat`` prints the
-same line below the report.
+It is all that CVAT shows to users of a failed import. ``tfod cvat`` prints it below the report.
 """
 
 from __future__ import annotations
@@ -73,11 +72,8 @@ def list_replacements(report: Report) -> list[str]:
 def build_refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     """Create the error for a zip with defects: the most important causes, and how many remain.
 
-    Args:
-        report: report of the zip.
-        task: reference that the zip was checked against.
-        noun: ``task``, ``job`` or ``project``.
-        shown: name of the zip in the report, which is omitted in the error.
+    The target of the import is a ``noun``: ``task``, ``job`` or ``project``. The error omits
+    ``shown``, the name of the zip in the report.
     """
     by_code: dict[str, list[Finding]] = {}
     for finding in report.findings:

@@ -207,10 +207,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         return has_keys
 
     def _format_error(self, example: Example) -> TfodError:
-        """Create the error for a record without any key of the format.
-
-        It is a ShardError for the first record, since the whole shard has another format then.
-        """
+        """Create the error for a record without any key of the format."""
         if self._field_mapping is not None:
             return _other_keys(
                 example, "a shard of this profile", sorted(self._field_mapping.all_keys)
@@ -220,11 +217,7 @@ class TfDetectionApiBase(compat.DatasetBase):
     def _read_row(
         self, detections: Detections, row: int, detection: Detection, shard: _Shard
     ) -> None:
-        """Create the item of a record, or extend the item of an earlier one.
-
-        Raises:
-            RecordError: the record has boxes, and the size of its image is unknown.
-        """
+        """Create the item of a record, or extend the item of an earlier record of the image."""
         image_id = detections.image_ids[row]
         path = safe_relative_path(detections.filenames[row] or "")
         start, end = detections.encoded[row].tolist()

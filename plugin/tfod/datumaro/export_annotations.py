@@ -100,10 +100,7 @@ class ObjectBuilder:
         self._losses = losses
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int], **image: Any) -> Detection:
-        """Create the Detection of an image of this height and width.
-
-        ``image`` is further fields of the Detection, such as ``filename``.
-        """
+        """Create a Detection of an image of this height and width, with the fields in ``image``."""
         annotations = list(annotations)
         boxes = None if self._save_masks else _normalize_plain_boxes(annotations, size)
         if boxes is not None:  # nearly always
@@ -356,7 +353,6 @@ def _to_corners(box: Sequence[float]) -> PixelBox:
 
 
 def _rotate(kind: str, upright: PixelBox, degrees: float) -> list[float]:
-    """Return the outline of a box or an ellipse that is rotated about its center."""
     if kind == "bbox":
         return box_outline(upright, degrees)
     left, top, right, bottom = upright
@@ -367,10 +363,7 @@ def _rotate(kind: str, upright: PixelBox, degrees: float) -> list[float]:
 def _find_partner(
     shape: Any, corners: PixelBox, objects: Iterable[ExportedObject], min_overlap: float = 0.0
 ) -> ExportedObject | None:
-    """Find the object of an outline or of points: same class, and same id or largest overlap.
-
-    ``min_overlap`` is the minimum intersection over union without an id.
-    """
+    """Find the object of an outline or of points: same class, and same id or largest overlap."""
     candidates = [obj for obj in objects if obj.label == shape.label]
     if not candidates:
         return None

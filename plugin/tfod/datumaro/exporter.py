@@ -108,7 +108,6 @@ class ShardExporter(compat.Exporter):
         """Return the records of an item; all errors are raised before this returns."""
 
     def _prepare(self, classes: ExportClasses) -> None:
-        """Prepare for writing items with these classes."""
         self._classes = classes
         labels = self._extractor.categories().get(compat.AnnotationType.label)
         self._is_of_shards = bool(getattr(labels, "source", ""))
@@ -233,7 +232,6 @@ def count_image_attributes(
 
 
 def _find_source_shards(dataset: Any, folder: str) -> list[str]:
-    """Return the shards that a dataset was read from, if they are in this folder."""
     labels = dataset.categories().get(compat.AnnotationType.label)
     if getattr(labels, "source", None) != os.path.abspath(folder):
         return []
@@ -250,7 +248,6 @@ def _has_images(paths: Iterable[str]) -> bool:
 
 
 def _has_other_classes(path: str, text: str) -> bool:
-    """Check whether a label map differs from a text, ignoring comments."""
     with open(path, encoding="utf-8", errors="replace") as file:
         existing, new = (
             [line for line in lines if not line.startswith("#")]

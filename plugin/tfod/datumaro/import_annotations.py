@@ -189,7 +189,6 @@ class AnnotationBuilder:
         return annotation.Points(xy.reshape(-1).tolist(), visibility.tolist(), label=label)
 
     def _find_keypoints(self, detection: Detection, index: int) -> tuple[list[int], Sequence[str]]:
-        """Return the indices and names of the keypoints of the object's class."""
         assert detection.keypoints is not None
         count = detection.keypoints.xy.shape[1]
         item = None
@@ -239,7 +238,6 @@ def _describe_defects(boxes: np.ndarray) -> dict[int, str]:
 
 
 def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, Any]]:
-    """Convert name → values to one dict per object, without absent values."""
     dicts: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in attributes.items():
         is_flag = name in keys.FLAGS

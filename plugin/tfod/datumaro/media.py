@@ -75,13 +75,10 @@ class ImageEncoder:
 
     Attributes:
         save_media: whether to store images in the shards.
-        image_ext: extension to encode images to, if any.
+        image_ext: extension to encode images to, if any; raises OptionError if it is unsupported.
         default_ext: extension of images that have none.
         is_needed: whether a record needs an image.
         losses: counter of images that were rotated or have no bytes.
-
-    Raises:
-        OptionError: images cannot be encoded to the extension.
     """
 
     save_media: bool
@@ -218,8 +215,7 @@ def find_record_size(
 ) -> tuple[int, int] | None:
     """Return height and width from the record, or else from its image's header.
 
-    Raises:
-        RecordError: the size is unknown, and there are boxes.
+    Raises RecordError if the size is unknown and there are boxes.
     """
     height, width = detections.sizes[row].tolist()
     if height > 0 and width > 0:

@@ -54,13 +54,10 @@ def write_dataset(
     images: NewImages,
     path: str,
 ) -> dict[str, tuple[int, int]]:
-    """Write a zip with the images and ``annotations/<subset>.json``.
+    """Write a zip with the images and ``annotations/<subset>.json``, or raise TfodError.
 
     Returns the numbers of images and objects of each subset. ``builder`` counts losses, ``images``
     lists changed names. Classes without a label become new labels.
-
-    Raises:
-        TfodError: a record has no image, or a name is too long for CVAT.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
     numbers.update({name: numbers[name] for name in labels})

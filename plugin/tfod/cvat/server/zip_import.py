@@ -95,11 +95,7 @@ def import_zip(
 
 
 def require_valid_upload(path: str, instance: Instance) -> None:
-    """Check an uploaded zip against the target of its import.
-
-    Raises:
-        RefusedError: the zip cannot be imported; the message is one line with cause and fix.
-    """
+    """Check an uploaded zip against the target of its import, or raise RefusedError."""
     # is_zipfile accepts zips that begin with a program, such as self-extracting ones.
     if not is_zip(path) and not is_zipfile(path):
         raise RefusedError(
@@ -271,7 +267,6 @@ def _write_image(path: str, image: NewImage) -> None:
 
 
 def _message(error: Exception, path: str) -> str:
-    """Return the message as one line, without the server's paths."""
     if isinstance(error, RefusedError):
         return str(error)
     if isinstance(error, OSError):
