@@ -113,7 +113,7 @@ class FrameShards(contextlib.ExitStack):
         except (OSError, ValueError, TypeError, ArithmeticError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
-        self._writer(image.subset or DEFAULT_SUBSET).write(payload)
+        self._get_writer(image.subset or DEFAULT_SUBSET).write(payload)
         self._result.without_image += read is not None and not encoded
         if encoded:
             changed, head = self._builder.changed, encoded[:_HEAD]
@@ -122,7 +122,7 @@ class FrameShards(contextlib.ExitStack):
         self._result.frames += 1
         self._result.objects += len(detection.boxes)
 
-    def _writer(self, subset: str) -> ShardSetWriter:
+    def _get_writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
             writer = ShardSetWriter(self._folder, subset)
             self._writers[subset] = self.enter_context(writer)
@@ -135,9 +135,10 @@ class FrameShards(contextlib.ExitStack):
         """
         result, builder = self._result, self._builder
         builder.changed[TRACKS][""] += tracks
-        builder.left_out[_HIDDEN + HONEYPOTS * ("honeypots" in hidden)].update(hidden)
+        explanation = HONEYPOTS if "honeypots" in hidden else ""
+        builder.left_out[_HIDDEN + explanation].update(hidden)
         if not self._writers:
-            self._writer(DEFAULT_SUBSET)
+            self._get_writer(DEFAULT_SUBSET)
         result.subsets = list(self._writers)
         left_out, changed = builder.left_out.sentences(), builder.changed.sentences()
         if result.without_image:
@@ -146,7 +147,7 @@ class FrameShards(contextlib.ExitStack):
         result.notes += [*self._added, *left_out, *changed]
         self._write(LABEL_MAP, self._label_map.to_text())
         if self._added or left_out or changed:
-            self._write(NOTES, _notes([result.summary(), *self._added], left_out, changed))
+            self._write(NOTES, _format_notes([result.summary(), *self._added], left_out, changed))
         return result
 
     def _write(self, name: str, text: str) -> None:
@@ -155,13 +156,12 @@ class FrameShards(contextlib.ExitStack):
 
 
 def _sort_key(shape: CvatShape) -> tuple[Any, ...]:
-    # The order in CVAT's database is arbitrary. Lower layers come first, then equal shapes follow
-    # each other.
+    # The order in CVAT's database is arbitrary, so the shapes of a layer are ordered by content.
     drawing = shape.kind, shape.rotation, shape.points, shape.runs, shape.attributes
     return shape.z_order, shape.extent, shape.label, *drawing, shape.occluded, shape.group
 
 
-def _notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
+def _format_notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
     lines = [f"Exported from CVAT by tfod: {'; '.join(summary)}."]
     if left_out:
         lines += ["", "In CVAT, but not in these shards:"]

@@ -87,7 +87,7 @@ def build_refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedE
         by_code, key=lambda code: (not code.startswith(_DAMAGE), not code.startswith(first), code)
     )
     sentences = [
-        _SENTENCES.get(code, _plain_sentences)(
+        _SENTENCES.get(code, _describe_other_rule)(
             _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
         )
         for code in codes[:_MAX_SHOWN_CAUSES]
@@ -124,7 +124,7 @@ _Sentences = Callable[[_Cause], list[str]]
 """Returns the cause in a few words, then further sentences."""
 
 
-def _unknown_labels(cause: _Cause) -> list[str]:
+def _describe_unknown_labels(cause: _Cause) -> list[str]:
     findings, count = cause.findings, cause.count
     ids = [str(finding.value) for finding in findings if _BARE_ID.fullmatch(str(finding.value))]
     maps = [path for dataset in cause.report.datasets for path in dataset.label_maps]
@@ -148,7 +148,7 @@ def _unknown_labels(cause: _Cause) -> list[str]:
     ]
 
 
-def _unmatched(cause: _Cause) -> list[str]:
+def _describe_unmatched(cause: _Cause) -> list[str]:
     findings, count = cause.findings, cause.count
     records = cause.report.counts.records
     names = [finding.item or "without a name" for finding in findings]
@@ -173,7 +173,7 @@ def _unmatched(cause: _Cause) -> list[str]:
     return sentences + ([f"Frames are named like {frames[0].name}"] if frames else [])
 
 
-def _other_records(cause: _Cause) -> list[str]:
+def _describe_other_records(cause: _Cause) -> list[str]:
     finding = cause.findings[0]
     return [
         f"{_shorten(cause.shard, quoted=False)} has no image/filename and no boxes",
@@ -181,21 +181,21 @@ def _other_records(cause: _Cause) -> list[str]:
     ]
 
 
-def _losses(cause: _Cause) -> list[str]:
+def _describe_losses(cause: _Cause) -> list[str]:
     loss, _, names = cause.findings[0].message.partition(": ")
     return [loss, names, cause.findings[0].fix]
 
 
 _SENTENCES: dict[str, _Sentences] = {
-    "EXA010": _other_records,
-    "TSK001": _unknown_labels,
-    "TSK002": _unmatched,
-    "TSK008": _losses,
-    "TSK009": _losses,
+    "EXA010": _describe_other_records,
+    "TSK001": _describe_unknown_labels,
+    "TSK002": _describe_unmatched,
+    "TSK008": _describe_losses,
+    "TSK009": _describe_losses,
 }
 
 
-def _plain_sentences(cause: _Cause) -> list[str]:
+def _describe_other_rule(cause: _Cause) -> list[str]:
     finding, count = cause.findings[0], cause.count
     shard = _shorten(cause.shard, quoted=False)
     shard += "" if finding.record is None else f", record {finding.record}"

@@ -110,7 +110,7 @@ class ShardExporter(compat.Exporter):
     def _prepare(self, classes: ExportClasses) -> None:
         self._classes = classes
         labels = self._extractor.categories().get(compat.AnnotationType.label)
-        self._is_of_shards = bool(getattr(labels, "source", ""))
+        self._is_from_shards = bool(getattr(labels, "source", ""))
         self._is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
         self._objects = ObjectBuilder(
             classes,
@@ -143,7 +143,7 @@ class ShardExporter(compat.Exporter):
     def _prepare_image(self, item: Any) -> UprightImage:
         # Annotations in shards belong to the stored pixels. YOLO's boxes belong to the rotated
         # ones, whatever size its importer has used to scale them.
-        return self._images.prepare(item, not self._is_normalized, self._is_of_shards)
+        return self._images.prepare(item, not self._is_normalized, self._is_from_shards)
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:

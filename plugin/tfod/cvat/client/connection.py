@@ -31,7 +31,7 @@ HOST_VARIABLE, DEFAULT_HOST = "CVAT_HOST", "http://localhost"
 TOKEN_VARIABLE = "CVAT_ACCESS_TOKEN"
 ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
 _USER_VARIABLE, _PASSWORD_VARIABLE = "CVAT_USER", "PASS"
-_OLDEST = (2, 40)
+_MIN_VERSION = (2, 40)
 _FLAT = "2d"
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two parts of a response
 _PAUSE = 1.0  # seconds between two requests for the status
@@ -39,9 +39,8 @@ _LOCAL = {"location": "local", "use_default_location": "false"}
 """Parameters to bypass the cloud storage that can be a task's default."""
 _MAX_TEXT = 500
 _CLASS_OF_ERROR = re.compile(r"\A(?:\w+\.)+\w+: ")
-_OBJECT = re.compile(
-    r"\A<?[\w.]+\(?[^>]*>: "
-)  # messages of urllib3 begin with the repr of an object
+# Messages of urllib3 begin with the repr of an object.
+_OBJECT = re.compile(r"\A<?[\w.]+\(?[^>]*>: ")
 
 
 class ServerError(TfodError):
@@ -286,7 +285,7 @@ def connect(url: str | None = None) -> Iterator[Server]:
         server = Server(client)
         about = server.get("/api/server/about")  # needs no login
         server.version = str(about.get("version", "")) if isinstance(about, dict) else ""
-        if server.version_numbers is not None and server.version_numbers < _OLDEST:
+        if server.version_numbers is not None and server.version_numbers < _MIN_VERSION:
             raise TfodError(
                 f"{server.host} runs CVAT {server.version}; tfod cvat needs 2.40 or later. Upgrade "
                 "it, or use TFRecord 1.0 in its own menus (docs/cvat-install.md)"

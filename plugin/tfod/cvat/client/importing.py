@@ -176,7 +176,7 @@ def _convert(
         height, width = frame.height or detection.height, frame.width or detection.width
         if not height or not width:
             raise TfodError(f"{record.location}: neither the record nor its frame has a size")
-        shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
+        shapes, tags = builder.make_shapes(record, (height, width)), builder.make_tags(record)
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
         attributes = {"id": number, "name": frame.name}

@@ -52,7 +52,7 @@ def export_zip(
             result = _write(extractor, temp_dir, instance_data, options)
         make_zip_archive(temp_dir, dst_file)
     except (TfodError, errors.DatumaroError, OSError) as error:
-        raise error_class(_message(error, temp_dir)) from error
+        raise error_class(_format_message(error, temp_dir)) from error
     _log.info("TFRecord: %s", result.summary())
     if result.notes:
         _log.warning("TFRecord: %s", "; ".join(result.notes))
@@ -84,7 +84,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
         return shards.finish(count_hidden(instance_data))
 
 
-def _message(error: Exception, temp_dir: str) -> str:
+def _format_message(error: Exception, temp_dir: str) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
