@@ -86,7 +86,7 @@ class TestDocuments:
             "our cameras",
             {
                 "image/encoded": FeatureSpec(Kind.BYTES, ()),
-                "camera": FeatureSpec(Kind.INT64, demanded=True),
+                "camera": FeatureSpec(Kind.INT64, is_mandatory=True),
                 "pose": FeatureSpec(Kind.FLOAT, (2, 1), (0.0, -1.5), "radians"),
                 "raw": FeatureSpec(Kind.BYTES, (), b"\xff"),
             },
@@ -243,7 +243,7 @@ class TestPython:
             ("f = {'k': VarLenFeature(tf.int64)}\nif x:\n  f.update(g)", "p.py:3: f is changed"),
             (
                 "a = {'k': VarLenFeature(float)}\n\nb = {'x': VarLenFeature(float)}",
-                ":3: this is a second",
+                ":3: a second feature",
             ),
             ("f = {'k': SparseFeature('i', 'v', tf.float32, 9)}", "has no dict of tf.io calls"),
             ("f = {'k': FixedLenSequenceFeature([], tf.int64)}", "p.py:1: 'k' is for SequenceExam"),

@@ -18,7 +18,7 @@ from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
 from tfod.checker.references.cvat_task import Frame, Task, load_task
 from tfod.checker.rules.registry import run_rules
-from tfod.detection.labels.fuzzy_names import names_near_labels
+from tfod.detection.labels.fuzzy_names import index_labels
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
 from tfod.sources.resolved import Dataset
@@ -459,7 +459,7 @@ def test_a_class_that_is_no_label_of_the_task() -> None:
     ("text", "near"), [("Cat", "cat"), (" cat ", "cat"), ("catt", "cat"), ("zebra", None)]
 )
 def test_the_label_that_is_meant(text: str, near: str | None) -> None:
-    assert names_near_labels(frozenset({"cat", "dog"})).nearest(text) == near
+    assert index_labels(frozenset({"cat", "dog"})).find_nearest(text) == near
 
 
 @pytest.mark.parametrize("name", ["e/x{:06d}.jpg", "d/{:06d}.jpg"], ids=["none", "all"])

@@ -73,7 +73,7 @@ class TestColumn:
         records = [{}, *records]
         assert batch.columns.keys() == {key for record in records for key in record}
         for key in "abc":
-            there = {one.kind for one in batch.columns_of(key)}
+            there = {one.kind for one in batch.find_columns(key)}
             assert there == {record[key][0] for record in records if key in record}
             for kind in Kind:
                 mine = [(key in one and one[key][0] is kind, one.get(key)) for one in records]
@@ -156,7 +156,7 @@ class TestDetections:
         found = Detections(
             batch_of(require_undamaged, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"])))
         )
-        assert found.refused_rows == {2, 3}
+        assert found.unreadable_rows == {2, 3}
         assert found.box_splits.tolist() == [0, 0, 1, 1, 1]
         assert found[1].class_text == ["cat"]
         with pytest.raises(RecordError, match=r"record 3, .* holds 2 values for 1 boxes"):

@@ -67,7 +67,7 @@ def detections(draw: st.DrawFn, loose: bool = False) -> Detection:
         class_label=each(int64s) if draw(st.booleans()) else None,
         masks=each(masks) if draw(st.booleans()) else None,
         attributes=attributes,
-        drawn=draw(st.dictionaries(st.integers(0, count), shapes, max_size=int(loose))),
+        shape_details=draw(st.dictionaries(st.integers(0, count), shapes, max_size=int(loose))),
         image_labels=draw(st.lists(st.builds(ImageLabel, *one_label, numbers), max_size=3)),
         captions=draw(st.lists(texts, max_size=2)),
         image_attributes=draw(
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_back(detection: Detection) -> None:
     lists = (detection.class_text, detection.class_label, detection.masks)
     sizes = {len(one) for one in (*lists, *detection.attributes.values()) if one is not None}
     count = len(detection.boxes)
-    if not sizes <= {count} or count in detection.drawn:
+    if not sizes <= {count} or count in detection.shape_details:
         with pytest.raises(TfodError, match=r"has \d+ values for|has object"):
             encode_detection(detection)
         return
@@ -119,7 +119,7 @@ REFUSED: dict[str, list[Any]] = {
         *(Keypoints(np.zeros((1, 2, 2)), np.zeros((1, 2))), PIXELS),
     ],
     "attributes": [{"a": one} for one in ([], [1, 2], "a", 1, {"b": 1}, [object()], [b"x"])],
-    "drawn": [
+    "shape_details": [
         *(
             {np.int64(1): ShapeDetails(z_order=1)},
             {0: ShapeDetails(rotation=5)},

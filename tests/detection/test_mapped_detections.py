@@ -19,7 +19,7 @@ from tfod.detection.features.field_mapping import (
     classification_field_mapping,
 )
 from tfod.detection.labels.label_map import LabelMapItem
-from tfod.detection.labels.labels_file import labels_text, read_classes, read_labels
+from tfod.detection.labels.labels_file import format_labels, read_classes, read_labels
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.sources.layouts import layout_of_batch
@@ -275,7 +275,7 @@ class TestLabelsFile:
 
     def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
         items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))
-        (tmp_path / "labels.txt").write_text(labels_text(items), "utf-8")
+        (tmp_path / "labels.txt").write_text(format_labels(items), "utf-8")
         assert read_labels(tmp_path / "labels.txt")[0].items == items
         with pytest.raises(LabelMapError, match="has a line break"):
-            labels_text([LabelMapItem(1, "a\nb")])
+            format_labels([LabelMapItem(1, "a\nb")])

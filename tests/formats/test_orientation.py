@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tfod.detection.detection import Detection
-from tfod.detection.images.exif_rotation import points_turned_back
+from tfod.detection.images.exif_rotation import unrotate_points
 from tfod.detection.images.mask_images import decode_mask_png
 
 from tests.commands import Run
@@ -91,7 +91,7 @@ def test_sizes_that_do_not_tell(
     assert written(tmp_path, shown).boxes.tolist() == [expected.tolist()]
     says = convert(*dataset, "--exif=keep", "--overwrite").succeeded()
     assert TAKEN in says and PUT_BACK in says
-    corners = np.sort(points_turned_back(expected.reshape(2, 2), orientation), axis=0).reshape(1, 4)
+    corners = np.sort(unrotate_points(expected.reshape(2, 2), orientation), axis=0).reshape(1, 4)
     assert written(tmp_path, size).boxes == pytest.approx(corners)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageDraw, ImageOps
 from PIL.JpegImagePlugin import get_sampling
-from tfod.detection.images.exif_rotation import orientation_of, upright_image
+from tfod.detection.images.exif_rotation import read_orientation, rotate_image
 from tfod.formats.table import FORMATS
 from tfod.sources.reading import read_detections
 
@@ -261,7 +261,7 @@ def test_kept_photos_have_their_boxes_on_the_stored_pixels(
 
 
 def upright_file(data: bytes) -> Image.Image:
-    return Image.open(io.BytesIO(upright_image(data, "a photo")))
+    return Image.open(io.BytesIO(rotate_image(data, "a photo")))
 
 
 @pytest.mark.parametrize("quality", [30, 75, 95])
@@ -301,9 +301,9 @@ def test_pngs_of_other_kinds(mode: str) -> None:
 def test_a_tiff_which_pillow_turns_itself(turn: int, compression: str) -> None:
     lying = picture().transpose(LAY[turn])
     data = file_of(lying, "TIFF", tiffinfo={274: turn, 271: "Cam"}, compression=compression)
-    assert orientation_of(data) == turn
-    turned = upright_image(data, "a photo")
-    assert orientation_of(turned) == 1
+    assert read_orientation(data) == turn
+    turned = rotate_image(data, "a photo")
+    assert read_orientation(turned) == 1
     with Image.open(io.BytesIO(turned)) as found:
         assert (found.format, found.size, found.getexif()[271]) == ("TIFF", (WIDTH, HEIGHT), "Cam")
     for see in STORED[:2] + SHOWN:

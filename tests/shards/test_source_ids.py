@@ -12,9 +12,9 @@ from tfod.detection.images.source_ids import (
     LARGEST_FLOAT32,
     LARGEST_INT64,
     SourceIdNumbers,
-    last_before_free,
-    number_of,
-    odd_source_ids,
+    find_last_number,
+    find_unusual_source_ids,
+    parse_source_id,
 )
 from tfod.errors import TfodError
 
@@ -104,23 +104,23 @@ NUMBERS = st.one_of(
 
 @given(st.lists(NUMBERS))
 def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
-    numbers = [number_of(one) for one in texts]
+    numbers = [parse_source_id(one) for one in texts]
     others = [i for i, one in enumerate(texts) if one and numbers[i] is None]
     large = [i for i, one in enumerate(numbers) if one is not None and abs(one) > LARGEST_FLOAT32]
-    found = odd_source_ids(texts)
+    found = find_unusual_source_ids(texts)
     assert found == (next(iter(others), None), next(iter(large), None))
 
 
 def test_there_may_be_no_number_left() -> None:
     texts = [*map(str, range(1, 5)), "a.jpg"]
-    numbers = SourceIdNumbers(4, lambda: last_before_free(texts, 4))
+    numbers = SourceIdNumbers(4, lambda: find_last_number(texts, 4))
     with pytest.raises(TfodError, match="no free source id up to 4"):
         numbers.number(Detection(source_id="a.jpg"))
 
 
 @given(st.lists(NUMBERS, unique=True), st.sampled_from([LARGEST_FLOAT32, LARGEST_INT64, None]))
 def test_numbers_are_given_once(texts: list[str], largest: int | None) -> None:
-    last = last_before_free(texts, largest)
+    last = find_last_number(texts, largest)
     assume(largest is None or last + len(texts) <= largest)
     numbers = SourceIdNumbers(largest, lambda: last)
     found = [numbers.number(Detection(source_id=one)) for one in texts]

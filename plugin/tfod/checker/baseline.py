@@ -1,9 +1,8 @@
 """A baseline: the report of an earlier check, so that a check reports only new findings.
 
-Findings are recognized by a fingerprint of facts that do not change when records move: the rule,
-the image, the feature and the value. A finding without an image has the name of its shard instead,
-without folder and shard number. The findings of records are **counted** per fingerprint, so that
-one more of the same is new. A finding about a whole shard is known for any number of shards.
+Findings are recognized by a fingerprint that does not change when records move: the rule, the
+image (or the shard, without folder and number), the feature and the value. The findings of records
+are **counted** per fingerprint, so that one more of the same is new.
 """
 
 from __future__ import annotations
@@ -39,11 +38,7 @@ class Baseline(NamedTuple):
 
 
 def read_baseline(path: str) -> Baseline:
-    """Read the JSON report of an earlier check.
-
-    Raises:
-        TfodError: the file cannot be read, is not a report, or does not list all its findings.
-    """
+    """Read the JSON report of an earlier check, which must list all its findings."""
     if os.path.exists(path) and not os.path.isfile(path):  # reading from a pipe could block
         raise TfodError(f"{path}: is not a file; --baseline takes a JSON report of tfod check")
     try:

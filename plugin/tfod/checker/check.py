@@ -1,11 +1,8 @@
 """The check: examine the shards of each dataset in order, and make a report.
 
-A rule is called by ``run_rules`` for each batch of records (:mod:`tfod.checker.analysis.examine`),
-or for the dataset after the last shard. ``Findings.add`` counts the findings that it yields, and
-fills in the code, the severity and the fix. ``DatasetResult.add`` combines the shards.
-``levels_of`` decides before the first record how severe each rule and case is: the user takes
-precedence over the receiver, the profile and the rule. ``Report.findings`` selects the findings
-that are listed, and a reporter prints them.
+``levels_of`` decides how severe each rule and case is. ``run_rules`` calls each rule for each batch
+of records (:mod:`tfod.checker.analysis.examine`), or for the dataset after the last shard.
+``Findings.add`` counts the findings and completes them. ``DatasetResult.add`` combines the shards.
 """
 
 from __future__ import annotations
@@ -53,19 +50,16 @@ class Options:
     """The options of a check.
 
     Attributes:
-        profile: the expected features; None for the receiver's profile, or else the best match.
+        profile: None for the receiver's profile, or else the best match.
         receiver: the program that will read the shards; None for CVAT if a task or CVAT's profile
             is given, and otherwise for any.
-        task: the CVAT task to compare the shards with.
-        training_config: the trainer's configuration to compare the shards with.
+        task, training_config: references to compare the shards with.
         label_map: file or name of a label map for all shards; None for the one next to each shard.
         decode: maximum number of images to decode per shard; None for all, 0 for none.
-        severities: severities of rules or families, which take precedence over those of the
-            receiver and the profile.
+        severities: the user's severities of rules or families.
         configuration: the file that options were read from, shown in the report.
         max_findings: maximum number of findings to list.
-        max_record_bytes: maximum size of a record; larger records are not read.
-        archive_limits: limits for reading archives.
+        max_record_bytes: larger records are not read.
         jobs: number of processes.
         runner: the Beam runner that does the work instead of processes of this machine.
         fail_on: the lowest severity that makes the report invalid.
@@ -108,9 +102,8 @@ def check(
     Args:
         sources: the shards and label maps to check.
         options: the options; None for the defaults.
-        progress: callback for the number of bytes (of packed data, the unpacked bytes) and records
-            that were read. An exception that it raises ends the check. A Beam runner does not call
-            it.
+        progress: callback for the number of (unpacked) bytes and records that were read. It may
+            raise an exception to end the check. A Beam runner does not call it.
 
     Raises:
         TfodError: the check could not run: an option is invalid, or a process died.

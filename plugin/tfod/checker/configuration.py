@@ -89,11 +89,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 
 def find_configuration() -> Configuration:
-    """Read the nearest configuration in the working folder and its parents, or return an empty one.
-
-    Raises:
-        TfodError: the file is not a valid configuration.
-    """
+    """Read the nearest configuration in the working folder and its parents, or an empty one."""
     for above in range(len(Path(os.getcwd()).parts)):
         for name in ("tfod.toml", "pyproject.toml"):
             path = os.path.join(*[os.pardir] * above, name)
@@ -103,12 +99,7 @@ def find_configuration() -> Configuration:
 
 
 def load_configuration(path: str) -> Configuration:
-    """Read the configuration in a file.
-
-    Raises:
-        TfodError: the file has no configuration, or an invalid one.
-        OSError: the file cannot be read.
-    """
+    """Read the configuration in a file; raise OSError if it cannot be read."""
     configuration = _read(path)
     if configuration is None:
         raise TfodError(f"{path}: has no [tool.tfod]; add it, or name another file")
@@ -123,10 +114,6 @@ def options_of(requested: Configuration, file: Configuration, **more: Any) -> Op
             over ``select``.
         file: the configuration file.
         more: options that a configuration cannot have.
-
-    Raises:
-        TfodError: the profile or label map does not exist. The message names the file if the name
-            is from there.
     """
 
     def choose(key: str) -> Any:

@@ -69,10 +69,7 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem found by a rule: an entry of the report.
-
-    A rule sets the message and the location, and other fields that depend on the case.
-    :class:`Findings` fills in the rest from the declaration of the rule.
+    """A problem found by a rule. :class:`Findings` completes it from the rule's declaration.
 
     Attributes:
         message: description of the problem with its numbers, without location and full stop.
@@ -249,14 +246,10 @@ class Findings:
 
 
 def select_listed(findings: Findings, shards: Sequence[str]) -> list[Finding]:
-    """Select the findings to list, so that no code hides another.
+    """Select the findings to list, ordered by shard, record and code.
 
     Each code gets an equal share of the list. Codes with fewer findings leave the rest of their
-    share to the others. If a finding must be left out, it is of the least severe code.
-
-    Args:
-        findings: all findings.
-        shards: names of the shards. The result is in this order, then by record and code.
+    share to the others, first to the most severe ones.
     """
     codes = sorted(findings.listed, key=lambda code: (-findings.worst[code].rank, code))
     remaining, waiting = findings.most, len(codes)
@@ -321,13 +314,7 @@ def size(count: int | None) -> str:
 
 
 def join_names(names: Sequence[str], limit: int, count: int | None = None) -> str:
-    """Join the first names: ``a, b and 3 more``.
-
-    Args:
-        names: all names, or the first ones.
-        limit: maximum number of names to list.
-        count: total number of names; None if ``names`` has all of them.
-    """
+    """Join the first names: ``a, b and 3 more``; ``count`` is the total if not all are given."""
     shown = [*map(_shorten_name, names[:limit])]
     more = (len(names) if count is None else count) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -1,8 +1,7 @@
 """Receivers: the programs that read the shards, and their errors.
 
 A profile describes a layout. A receiver knows which defects stop the program or make it read wrong
-data. The importer of ``tfod.cvat``, ``tfod cvat import``, ``tfod check --for`` and the service all
-use the receivers of this module, so that their verdicts agree.
+data. All commands, importers and the service use these receivers, so that their verdicts agree.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task |
 
 
 class Verdict(str, enum.Enum):
-    """The verdict of a receiver on shards. The values are used in JSON reports."""
+    """The verdict of a receiver on shards, as in JSON reports."""
 
     TAKES = "takes it"
     LOSSES = "takes it with losses"
@@ -185,9 +184,8 @@ def verdicts(
     """Return the verdict of each receiver on a dataset that was checked for any receiver.
 
     Args:
-        profile: profile of the check; a receiver whose profile requires other keys fails. None if
-            the findings do not belong to a dataset.
-        user: severities that the user has set, which take precedence over those of receivers.
+        profile: profile of the check; None if the findings do not belong to a dataset.
+        user: severities that the user has set.
         findings: all findings.
     """
     return [

@@ -97,16 +97,12 @@ class DatasetReport:
 
     Attributes:
         name: name of the dataset as the user passed it.
-        profile: the expected profile.
-        findings: all findings, without those of a baseline.
+        findings: all findings except for those of a baseline.
         fail_on: the lowest severity that makes the dataset invalid.
-        shards: results of the shards, in order.
         classes: number of boxes of each class, by text, or by ``#id`` if there is no text.
         image_sizes: number of images for each ``(height, width)`` in pixels.
         undecoded: why not all images were decoded.
-        files: the files that were checked.
-        verdicts: verdict of each receiver on all findings, including known ones; empty if the
-            check was for one receiver.
+        verdicts: verdict of each receiver, if the check is for any; includes known findings.
     """
 
     name: str
@@ -162,26 +158,20 @@ class Report:
     """The report of a check.
 
     Attributes:
-        datasets: reports on the datasets, in order.
         receiver: name of the receiver that ``valid`` refers to.
         fail_on: the lowest severity that makes the report invalid.
         valid: whether records were read, and there are no findings at or above ``fail_on``.
         findings: the listed findings, in the order of sources, shards, records and codes.
         total: number of findings, including those that are not listed.
         severities: the worst severity of each rule that has findings.
-        counts: the totals.
         profile: the profile of all datasets, or all their names if they differ.
-        sources: the files that were checked.
-        shards: the results of the shards.
         classes: number of boxes of each class.
         image_sizes: number of images for each ``(height, width)`` in pixels.
         undecoded: why not all images were decoded; empty if they were.
-        verdicts: verdict of each receiver on all findings, including known ones; empty if the
-            check was for one receiver.
+        verdicts: verdict of each receiver, if the check is for any; includes known findings.
         duration: duration of the check in seconds.
         configuration: the file that options were read from, if any.
         baseline: the known findings, which are not among ``findings``.
-        version: version of tfod.
     """
 
     datasets: Sequence[DatasetReport]
@@ -214,14 +204,9 @@ class Report:
         most: int,
         **more: Any,
     ) -> Report:
-        """Combine the reports on datasets.
+        """Combine the reports on datasets, and on findings that do not belong to any dataset.
 
-        Args:
-            datasets: the reports, in order.
-            unassigned: findings that do not belong to any dataset.
-            fail_on: the lowest severity that makes the report invalid.
-            most: maximum number of findings to list.
-            more: attributes that dataset reports do not have.
+        ``most`` is the maximum number of findings to list, ``more`` are further attributes.
         """
         parts = [*datasets, *([unassigned] if unassigned else [])]
         findings, classes, sizes = Findings(most), Counter[str](), Counter[tuple[int, int]]()

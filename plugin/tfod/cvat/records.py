@@ -16,7 +16,7 @@ from tfod.checker.finding import join_names, plural
 from tfod.checker.references.cvat_task import Frame, Task
 from tfod.checker.references.frames import Matcher
 from tfod.detection import keys
-from tfod.detection.box_geometry import PixelBox, corners_in_pixels
+from tfod.detection.box_geometry import PixelBox, to_pixel_corners
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import (
@@ -326,7 +326,7 @@ def datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
 
 def _to_pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
     """Convert boxes to pixels, clamped to the image as CVAT's own importers do."""
-    _, corners = corners_in_pixels(boxes, size)
+    _, corners = to_pixel_corners(boxes, size)
     return [
         (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
     ]

@@ -11,7 +11,7 @@ import attr
 
 from tfod.datumaro.compat import AnnotationType, annotation
 from tfod.detection.labels.classes import free_ids
-from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, shipped_label_map
+from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_shipped_label_map
 from tfod.errors import TfodError
 
 _log = logging.getLogger("tfod.datumaro")
@@ -123,7 +123,7 @@ def assign_ids(
         if item is None or item.id in taken:
             item = LabelMapItem(id=next(free), name=name)
         taken.add(item.id)
-        items.append(item.named(name))
+        items.append(item.with_name(name))
     items, keypoint_names = _place_keypoints(items, categories.get(AnnotationType.points))
     classes = tuple(
         ExportClass(name, item.id, tuple(point.id for point in item.keypoints))
@@ -140,7 +140,7 @@ def _match_voc(names: Sequence[str]) -> LabelMap | None:
     """Return VOC's label map, with the background as id 0, if all of its classes exist."""
     if "aeroplane" not in names:  # avoids loading the label map for most datasets
         return None
-    shipped = shipped_label_map("voc2007")
+    shipped = load_shipped_label_map("voc2007")
     if not {item.name for item in shipped.items} <= set(names):
         return None
     return LabelMap((LabelMapItem(0, "background"), *shipped.items))

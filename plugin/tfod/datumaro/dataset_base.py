@@ -25,7 +25,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.classes import ClassTable, LabelScope
 from tfod.detection.losses import LossCounter
-from tfod.detection.problems import NOTHING
+from tfod.detection.problems import EMPTY_RECORD
 from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
@@ -176,7 +176,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         examples = detections.examples
         records = examples.records
         unusable = set(np.flatnonzero(~self._has_format(detections)).tolist())
-        invalid = detections.refused_rows
+        invalid = detections.unreadable_rows
         for row in range(len(records)):
             number = records.first + row
             try:
@@ -203,7 +203,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         """Check which records have any key of the format; bool of shape (records,)."""
         has_keys = np.ones(len(detections), bool)
         problems = detections.problems
-        has_keys[[problem.row for problem in problems if problem.case == NOTHING]] = False
+        has_keys[[problem.row for problem in problems if problem.case == EMPTY_RECORD]] = False
         return has_keys
 
     def _make_format_error(self, example: Example) -> TfodError:

@@ -16,12 +16,12 @@ from tfod.datumaro.media import BoxedMask
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.box_geometry import (
     PixelBox,
-    degrees_of,
-    enclosing,
-    enclosing_pixels,
-    enclosing_points,
-    enclosing_visible,
+    enclose_boxes,
+    enclose_pixels,
+    enclose_points,
+    enclose_visible,
     iou,
+    parse_degrees,
 )
 from tfod.detection.detection import (
     AttributeValue,
@@ -30,7 +30,7 @@ from tfod.detection.detection import (
     Keypoints,
     PngMask,
     ShapeDetails,
-    drawn_by_number,
+    index_shape_details,
 )
 from tfod.detection.images.mask_images import (
     box_outline,
@@ -112,7 +112,7 @@ class ObjectBuilder:
             self.assemble(objects, size, **image),
             masks=[self._make_mask(obj, size) for obj in objects] if has_masks else None,
             keypoints=self._make_keypoints(objects, size),
-            drawn=drawn_by_number([obj.details for obj in objects]),
+            shape_details=index_shape_details([obj.details for obj in objects]),
             image_labels=image_labels,
             captions=self._get_captions(annotations),
         )
@@ -166,7 +166,7 @@ class ObjectBuilder:
 
     def _convert_box(self, shape: Any) -> ExportedObject:
         kind, attributes, details = shape.type.name, shape.attributes, _get_details(shape)
-        if kind == "rotated_bbox" and not degrees_of(shape.r):
+        if kind == "rotated_bbox" and not parse_degrees(shape.r):
             kind = "bbox"
         if kind == "bbox" and "rotation" not in attributes:
             is_box = shape.type.name == kind  # a rotated box has center, size and angle instead
@@ -180,14 +180,14 @@ class ObjectBuilder:
                        shape.cx + half_width, shape.cy + half_height)  # fmt: skip
             outline = box_outline(upright, shape.r)
             details = replace(details, box=upright, rotation=float(shape.r))
-        elif degrees := degrees_of(attributes.get("rotation")):
+        elif degrees := parse_degrees(attributes.get("rotation")):
             # The 0.3 line and CVAT store a rotation in an attribute, VOC's import as a text.
             attributes = {key: value for key, value in attributes.items() if key != "rotation"}
             outline = _rotate(kind, corners, degrees)
             if kind == "bbox":
                 kind, details = "rotated_bbox", replace(details, box=corners, rotation=degrees)
         if outline is not None:
-            corners = enclosing_points(outline)
+            corners = enclose_points(outline)
         elif kind == "ellipse" and self._save_masks:
             # Datumaro 1.13 returns pairs of coordinates, other versions a flat list.
             outline = np.asarray(shape.as_polygon(), np.float64).reshape(-1).tolist()
@@ -197,7 +197,7 @@ class ObjectBuilder:
 
     def _add_outline(self, parts: list[Any], objects: list[ExportedObject]) -> None:
         free = [obj for obj in objects if obj.shape is not None and not obj.outlines]
-        corners = enclosing([_find_corners(part) for part in parts])
+        corners = enclose_boxes([_find_corners(part) for part in parts])
         obj = _find_partner(parts[0], corners, free, _MIN_OVERLAP)
         if not self._save_masks:
             lost = self._losses[OUTLINES if obj else ENCLOSED]
@@ -226,7 +226,7 @@ class ObjectBuilder:
     ) -> Detection:
         """Create a Detection with the boxes, classes and attributes of objects."""
         height, width = size
-        sides = [enclosing_visible(o.outline, size) if o.outline else o.corners for o in objects]
+        sides = [enclose_visible(o.outline, size) if o.outline else o.corners for o in objects]
         corners = np.array(sides, np.float64)
         boxes = (corners.reshape(-1, 4) / (width, height, width, height)).astype(np.float32)
         detection = self._assemble(boxes, objects, image)
@@ -383,7 +383,7 @@ def _find_corners(part: Any) -> PixelBox:
         return _to_corners(part.get_bbox())
     if isinstance(part, BoxedMask) and part.has_its_box:
         return part.corners
-    return enclosing_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
+    return enclose_pixels(np.asarray(part.image)) or (0.0, 0.0, 0.0, 0.0)
 
 
 def _draw(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 | Detection | Datumaro's annotation |
 |---|---|
-| ``boxes``, ``class_text``, ``class_label``, ``attributes``, ``drawn`` | Bbox, RotatedBbox |
+| ``boxes``, ``class_*``, ``attributes``, ``shape_details`` | Bbox, RotatedBbox |
 | the same with ``masks`` or ``numerical_masks`` | Mask, which keeps its box |
 | ``keypoints`` of a box | Points in the group of the box |
 | ``image_labels`` | Label |
@@ -23,8 +23,8 @@ from tfod.datumaro.compat import annotation, make_rotated_box
 from tfod.datumaro.construct import make_boxes, round_points
 from tfod.datumaro.media import BoxedMask, LazyNumericalMask, LazyPngMask
 from tfod.detection import keys
-from tfod.detection.attributes import box_as_drawn
-from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.attributes import find_unrotated_box
+from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detection import Detection, ImageLabel, ShapeDetails
 from tfod.detection.detections import Detections
 from tfod.detection.images.mask_images import is_box_png, png_size
@@ -60,7 +60,7 @@ class AnnotationBuilder:
         self._detections, self._scope, self._shard = detections, scope, shard
         counts = np.diff(detections.box_splits)
         sizes = np.repeat(detections.sizes, counts, axis=0)
-        corners, clamped = corners_in_pixels(detections.boxes, sizes)
+        corners, clamped = to_pixel_corners(detections.boxes, sizes)
         # Comparisons with NaN are false.
         plain = (corners == clamped).all(axis=1) & (corners[:, 2:] >= corners[:, :2]).all(axis=1)
         plain &= (sizes > 0).all(axis=1)
@@ -104,12 +104,14 @@ class AnnotationBuilder:
         if not defects and not _has_more_than_boxes(detection):
             return annotations + boxes
         masks = self._make_masks(row, detection, size)
-        unused_group = 1 + max((details.group for details in detection.drawn.values()), default=0)
+        unused_group = 1 + max(
+            (details.group for details in detection.shape_details.values()), default=0
+        )
         for index, box in enumerate(boxes):
             if index in defects:
                 report(f"box {index} {defects[index]}")
                 continue
-            details = detection.drawn.get(index) or ShapeDetails()
+            details = detection.shape_details.get(index) or ShapeDetails()
             points = self._make_points(detection, index, box.label, size)
             box.z_order = details.z_order
             box.group = details.group or (unused_group + index if points is not None else 0)
@@ -125,7 +127,7 @@ class AnnotationBuilder:
     ) -> Any:
         """Return a rotated box, a mask or a plain box, depending on how the object was drawn."""
         fields = {name: getattr(box, name) for name in _FIELDS}
-        unrotated = box_as_drawn(details, tuple(corners), size)
+        unrotated = find_unrotated_box(details, tuple(corners), size)
         if unrotated is not None:
             return make_rotated_box(unrotated, details.rotation, **fields)
         if mask is None:
@@ -138,7 +140,7 @@ class AnnotationBuilder:
         """Return the corners of a record's boxes, clamped to the image, and defects by number."""
         first, end = self._detections.box_splits[row : row + 2].tolist()
         boxes = self._detections.boxes[first:end]
-        corners, clamped = corners_in_pixels(boxes, size)
+        corners, clamped = to_pixel_corners(boxes, size)
         rounded: list[list[float]] = round_points(clamped)
         # Compare rounded values, since float32 is inexact at the edge of the image.
         outside = (np.array(round_points(corners)) != rounded).any(axis=1)
@@ -221,7 +223,7 @@ def _has_more_than_boxes(detection: Detection) -> bool:
         detection.masks is not None
         or detection.numerical_masks is not None
         or detection.keypoints is not None
-        or bool(detection.drawn)
+        or bool(detection.shape_details)
     )
 
 

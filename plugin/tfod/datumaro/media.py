@@ -17,7 +17,12 @@ from tfod.datumaro.compat import annotation
 from tfod.detection.box_geometry import PixelBox
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
-from tfod.detection.images.exif_rotation import opposite, orientation_of, turned_back, upright_image
+from tfod.detection.images.exif_rotation import (
+    invert_orientation,
+    read_orientation,
+    rotate_image,
+    unrotate,
+)
 from tfod.detection.images.image import (
     DEFAULT_EXTENSION,
     EXTENSION_OF_FORMAT,
@@ -66,7 +71,7 @@ class UprightImage(NamedTuple):
         if self.turn == UPRIGHT or self.size is None:
             return objects
         height, width = self.size
-        return replace(turned_back(objects, self.turn), height=height, width=width)
+        return replace(unrotate(objects, self.turn), height=height, width=width)
 
 
 @dataclass(frozen=True)
@@ -114,11 +119,11 @@ class ImageEncoder:
             )
         name = self._choose_filename(item, media, encoded)
         frame = find_media_size(media, encoded)
-        turn = orientation_of(encoded) if encoded else UPRIGHT
+        turn = read_orientation(encoded) if encoded else UPRIGHT
         if not encoded or turn == UPRIGHT:
             return UprightImage(name, encoded, frame, frame)
         assert media is not None  # it has bytes
-        rotated, stored_size = upright_image(encoded, f"image {name!r:.81}"), image_size(encoded)
+        rotated, stored_size = rotate_image(encoded, f"image {name!r:.81}"), image_size(encoded)
         rotated_size = image_size(rotated)
         is_swapped = stored_size != rotated_size and frame in (stored_size, rotated_size)
         trusts_size = trusts_size and media.has_size and is_swapped
@@ -132,7 +137,7 @@ class ImageEncoder:
         has_shapes = any(shape.type not in IMAGE_LEVEL_TYPES for shape in item.annotations)
         if has_shapes and not (trusts_size or is_stored):
             self.losses.note(TAKEN_UPRIGHT, name)
-        turn = opposite(turn) if of_stored else UPRIGHT
+        turn = invert_orientation(turn) if of_stored else UPRIGHT
         return UprightImage(name, rotated, frame, rotated_size, turn)
 
     def encode(self, item: Any, media: Any) -> bytes | None:
@@ -148,7 +153,7 @@ class ImageEncoder:
         header, path = read_image_header(data, 0, len(data)), compat.get_image_path(media)
         # Bytes that are not from a file come from a shard, and are written unchanged.
         is_usable = bool(data and not path) or (header is not None and header.complete)
-        if is_usable and (orientation_of(data) != UPRIGHT or not self._must_reencode(data)):
+        if is_usable and (read_orientation(data) != UPRIGHT or not self._must_reencode(data)):
             return data
         if is_usable or header is None:
             with contextlib.suppress(Exception):  # decoders raise all kinds of exceptions

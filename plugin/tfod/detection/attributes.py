@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.box_geometry import PixelBox, clipped_outline, enclosing_points
+from tfod.detection.box_geometry import PixelBox, clip_outline, enclose_points
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import AttributeValue, Detection, NumberText, ShapeDetails
 from tfod.detection.images.mask_images import box_outline
@@ -58,7 +58,7 @@ class Corrections:
             dict(detection.image_extra),
             drawn={
                 int(number): {name: value for name, value in vars(details).items() if value}
-                for number, details in detection.drawn.items()
+                for number, details in detection.shape_details.items()
                 if details
             },
             labels={
@@ -128,7 +128,7 @@ def encode_attribute(
             corrections.objects.setdefault(number, {})[name] = value
 
 
-def with_image_attributes(text: bytes | None, attributes: Mapping[str, Any]) -> bytes | None:
+def add_image_attributes(text: bytes | None, attributes: Mapping[str, Any]) -> bytes | None:
     """Add attributes of the image to the JSON of ``tfod/attributes``; None if it is invalid."""
     try:
         parts = json.loads(text) if text else {}
@@ -181,16 +181,16 @@ class Extra(NamedTuple):
 
     Attributes:
         image: values of the image by name.
-        drawn: shape details by object number.
+        shape_details: details by object number.
         labels: attributes by number of the image label.
     """
 
     image: Mapping[str, Any] = {}
-    drawn: Mapping[int, ShapeDetails] = {}
+    shape_details: Mapping[int, ShapeDetails] = {}
     labels: Mapping[int, Mapping[str, AttributeValue]] = {}
 
 
-def attributes_of(
+def read_attributes(
     batch: DetectionColumns, row: int, count: int
 ) -> tuple[dict[str, list[AttributeValue]], Extra]:
     """Read the attributes of a row, and the rest of ``tfod/attributes``; may raise ExtraError."""
@@ -229,12 +229,14 @@ def _apply_corrections(
         attributes[str(original)] = attributes.pop(name)
     return Extra(
         image=dict(extra.get("image", {})),
-        drawn={numbers[key]: shape_details_of(x) for key, x in extra.get("drawn", {}).items()},
+        shape_details={
+            numbers[key]: parse_shape_details(x) for key, x in extra.get("drawn", {}).items()
+        },
         labels={int(key): dict(values) for key, values in extra.get("labels", {}).items()},
     )
 
 
-def shape_details_of(values: Mapping[str, Any]) -> ShapeDetails:
+def parse_shape_details(values: Mapping[str, Any]) -> ShapeDetails:
     """Parse ShapeDetails; ValueError if a number is not finite or a box is invalid."""
     rotation, box = float(values.get("rotation", 0)), None
     if rotation:
@@ -250,7 +252,7 @@ _TOLERANCE = 0.02
 """Pixels: CVAT rounds to hundredths, and records store single precision."""
 
 
-def box_as_drawn(
+def find_unrotated_box(
     details: ShapeDetails, corners: PixelBox, size: tuple[int, int]
 ) -> PixelBox | None:
     """Return the box before its rotation; None if it no longer matches the object's own box.
@@ -262,14 +264,14 @@ def box_as_drawn(
     """
     if details.box is None:
         return None
-    visible = clipped_outline(box_outline(details.box, details.rotation), size)
-    if not visible or not np.allclose(enclosing_points(visible), corners, rtol=0, atol=_TOLERANCE):
+    visible = clip_outline(box_outline(details.box, details.rotation), size)
+    if not visible or not np.allclose(enclose_points(visible), corners, rtol=0, atol=_TOLERANCE):
         return None
     return details.box
 
 
 def _read_values(batch: DetectionColumns, key: str, row: int) -> list[AttributeValue]:
-    column = column_of(batch.columns_of(key), row)
+    column = find_column(batch.find_columns(key), row)
     if column is None:
         return []
     if column.kind is Kind.BYTES:
@@ -290,7 +292,7 @@ def _parse_number(text: str) -> int | float:
         return float(text)
 
 
-def number_as_typed(text: str) -> int | float | str:
+def parse_typed_number(text: str) -> int | float | str:
     """Parse a number: NumberText if its spelling would be lost; other texts are unchanged."""
     try:
         number = _parse_number(text)
@@ -300,6 +302,6 @@ def number_as_typed(text: str) -> int | float | str:
     return number if is_plain and str(_shortest(number)) == text else NumberText(text)
 
 
-def column_of(columns: Sequence[Column], row: int) -> Column | None:
+def find_column(columns: Sequence[Column], row: int) -> Column | None:
     """Return that column of a key which has a list for the record, or None."""
     return next((x for x in columns if x.kind is not None and x.has(row)), None)

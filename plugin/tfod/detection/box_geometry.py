@@ -2,7 +2,7 @@
 
 Box coordinates are fractions of the image size, from 0 to 1, but some writers forget to divide. A
 single coordinate does not prove that, since a shape may extend far beyond the edge.
-:func:`pixel_boxes` decides for importers, writers and the checker (BOX005).
+:func:`find_pixel_boxes` decides for importers, writers and the checker (BOX005).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOOKS_LIKE_PIXELS = 2.0
 """A limit that normalized coordinates rarely exceed, and pixel coordinates usually do."""
 
 
-def normalized(values: np.ndarray, sizes: np.ndarray, *, are_corners: bool) -> np.ndarray:
+def normalize_boxes(values: np.ndarray, sizes: np.ndarray, *, are_corners: bool) -> np.ndarray:
     """Convert boxes to float32 ``xmin, ymin, xmax, ymax``, divided by the image size.
 
     Args:
@@ -33,7 +33,7 @@ def normalized(values: np.ndarray, sizes: np.ndarray, *, are_corners: bool) -> n
     return scaled
 
 
-def corners_in_pixels(
+def to_pixel_corners(
     boxes: np.ndarray, sizes: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return normalized boxes in pixels, and clamped to the image, both float64 of shape (n, 4).
@@ -47,7 +47,7 @@ def corners_in_pixels(
     return corners, np.clip(corners, 0.0, limits)
 
 
-def far_boxes(corners: np.ndarray) -> np.ndarray:
+def find_far_boxes(corners: np.ndarray) -> np.ndarray:
     """Return which finite boxes have a coordinate too large for a normalized one, bool (n,)."""
     with np.errstate(invalid="ignore"):
         large = (np.abs(corners) > LOOKS_LIKE_PIXELS).any(axis=1)
@@ -64,14 +64,14 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
     return touching
 
 
-def pixel_boxes(corners: np.ndarray) -> np.ndarray:
+def find_pixel_boxes(corners: np.ndarray) -> np.ndarray:
     """Return which boxes are in pixels, judging each box alone, bool of shape (n,).
 
     Such a box is far and, taken as normalized ``xmin, ymin, xmax, ymax``, does not overlap the
     image or extends from its first pixel to the right and down. Other far boxes extend beyond the
     edge.
     """
-    far = far_boxes(corners)
+    far = find_far_boxes(corners)
     if not far.any():
         return far
     with np.errstate(invalid="ignore"):
@@ -85,23 +85,23 @@ PixelBox = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels, half-open."""
 
 
-def enclosing(boxes: Sequence[PixelBox]) -> PixelBox:
+def enclose_boxes(boxes: Sequence[PixelBox]) -> PixelBox:
     """Return the smallest box around one or more boxes."""
     lefts, tops, rights, bottoms = zip(*boxes, strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)
 
 
-def enclosing_points(points: Sequence[float]) -> PixelBox:
+def enclose_points(points: Sequence[float]) -> PixelBox:
     """Return the smallest box around points x, y, x, y, …"""
     return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
 
 
-def enclosing_visible(points: Sequence[float], size: tuple[int, int]) -> PixelBox:
+def enclose_visible(points: Sequence[float], size: tuple[int, int]) -> PixelBox:
     """Return the smallest box around the visible part of an outline, or all of it if hidden."""
-    return enclosing_points(clipped_outline(points, size) or points)
+    return enclose_points(clip_outline(points, size) or points)
 
 
-def degrees_of(value: Any) -> float:
+def parse_degrees(value: Any) -> float:
     """Parse the degrees of a rotation; 0 for full turns and if it is not an angle."""
     with contextlib.suppress(ValueError, TypeError):
         degrees = 0.0 if isinstance(value, bool) else float(value)
@@ -109,7 +109,7 @@ def degrees_of(value: Any) -> float:
     return 0.0
 
 
-def clipped_outline(points: Sequence[float], size: tuple[int, int]) -> list[float]:
+def clip_outline(points: Sequence[float], size: tuple[int, int]) -> list[float]:
     """Clip an outline x, y, x, y, … to the image (Sutherland-Hodgman); empty if outside."""
     height, width = size
     corners = list(zip(points[::2], points[1::2], strict=True))
@@ -127,7 +127,7 @@ def clipped_outline(points: Sequence[float], size: tuple[int, int]) -> list[floa
     return [value for corner in corners for value in corner]
 
 
-def enclosing_pixels(mask: np.ndarray) -> PixelBox | None:
+def enclose_pixels(mask: np.ndarray) -> PixelBox | None:
     """Return the smallest box around the pixels of a mask, or None if it is empty."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):

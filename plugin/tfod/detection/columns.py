@@ -14,7 +14,7 @@ from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.images.image import ImageHeader, read_image_header
-from tfod.example.example_batch import Column, ExampleBatch, bytes_of, texts_of
+from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings, decode_texts
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
@@ -56,27 +56,27 @@ class DetectionColumns:
         self.expected = expected
         self.mapping = mapping
         self.has_pixel_boxes = in_pixels or mapping.has_pixel_boxes
-        _, self._hidden, _ = usual_keys(mapping)
+        _, self._hidden, _ = resolve_keys(mapping)
         self._repeating = frozenset(repeating)
         self._headers = headers
-        self.odd_text_keys: set[str] = set()
+        self.latin1_keys: set[str] = set()
         self._warnings: defaultdict[int, list[str]] = defaultdict(list)
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def own_key(self, key: str) -> str | None:
+    def map_key(self, key: str) -> str | None:
         """Return the key of the batch for a key of the OD API, or None."""
-        return own_key(self.mapping, key)
+        return map_key(self.mapping, key)
 
-    def columns_of(self, key: str) -> list[Column]:
+    def find_columns(self, key: str) -> list[Column]:
         """Return the columns for a key of the OD API, one for each kind of list."""
-        mapped = self.own_key(key)
-        return self.examples.columns_of(mapped) if mapped else []
+        mapped = self.map_key(key)
+        return self.examples.find_columns(mapped) if mapped else []
 
     def column(self, key: str, kind: Kind) -> Column:
         """Return the column for a key of the OD API and a kind of list, or an empty column."""
-        mapped = self.own_key(key)
+        mapped = self.map_key(key)
         if mapped is None:
             return Column.empty(key, kind, len(self))
         return self.examples.column(mapped, kind)
@@ -84,7 +84,7 @@ class DetectionColumns:
     @cached_property
     def other_keys(self) -> list[str]:
         """The keys that most records lack, in the order of the batch."""
-        used = {self.own_key(key) for key in PLAIN_KEYS} | self._repeating | self._hidden
+        used = {self.map_key(key) for key in PLAIN_KEYS} | self._repeating | self._hidden
         return [key for key in self.examples.columns if key not in used]
 
     # Texts and numbers of the image
@@ -114,12 +114,14 @@ class DetectionColumns:
     def _texts(self, key: str) -> list[str | None]:
         """Return a single text per record; None if it has none or several."""
         column = self.column(key, Kind.BYTES)
-        rows, spans = single_values(column)
-        texts = texts_of(column.buffer, spans)
+        rows, spans = select_single_values(column)
+        texts = decode_texts(column.buffer, spans)
         if texts is None:
             texts = [
                 self._decode(row, column.key, value)
-                for row, value in zip(rows.tolist(), bytes_of(column.buffer, spans), strict=True)
+                for row, value in zip(
+                    rows.tolist(), copy_byte_strings(column.buffer, spans), strict=True
+                )
             ]
         return self._by_row(rows, texts)
 
@@ -133,13 +135,13 @@ class DetectionColumns:
         return expanded
 
     def _decode(self, row: int, key: str, value: bytes) -> str:
-        text = lenient_text(value)
+        text = decode_text(value)
         if text.encode() != value:
             self._note_latin1(row, key)
         return text
 
     def _note_latin1(self, row: int, key: str) -> None:
-        self.odd_text_keys.add(key)
+        self.latin1_keys.add(key)
         self.note(row, f"{key} is not UTF-8; read as Latin-1")
 
     def note(self, row: int, warning: str) -> None:
@@ -162,13 +164,13 @@ class DetectionColumns:
         return self._integers(keys.WIDTH)
 
     def _integers(self, key: str) -> list[int | None]:
-        rows, values = single_values(self.column(key, Kind.INT64))
+        rows, values = select_single_values(self.column(key, Kind.INT64))
         return self._by_row(rows, values.tolist())
 
     @cached_property
     def encoded(self) -> np.ndarray:
         """The start and end of each image in the buffer, or -1; int64 of shape (records, 2)."""
-        rows, spans = single_values(self.column(keys.ENCODED, Kind.BYTES))
+        rows, spans = select_single_values(self.column(keys.ENCODED, Kind.BYTES))
         bounds = np.full((len(self), 2), -1, np.int64)
         bounds[rows, 0] = spans[:, 0]
         bounds[rows, 1] = spans[:, 0] + spans[:, 1]
@@ -197,7 +199,7 @@ class DetectionColumns:
         """The height and width of each image in pixels, of its header if not declared, else 0."""
         sizes = np.zeros((len(self), 2), np.int64)
         for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
-            rows, values = single_values(self.column(key, Kind.INT64))
+            rows, values = select_single_values(self.column(key, Kind.INT64))
             sizes[rows, side] = values
         for row in np.flatnonzero((sizes <= 0).any(axis=1)).tolist():
             header = self._header(row)
@@ -230,10 +232,10 @@ class DetectionColumns:
         """Class texts as a dictionary: a code for each value of the column, and the texts."""
         column = self.column(keys.CLASS_TEXT, Kind.BYTES)
         codes, firsts = code_spans(column.buffer, column.values)
-        texts = texts_of(column.buffer, column.values[firsts])
+        texts = decode_texts(column.buffer, column.values[firsts])
         if texts is None:
-            values = bytes_of(column.buffer, column.values[firsts])
-            texts = [lenient_text(value) for value in values]
+            values = copy_byte_strings(column.buffer, column.values[firsts])
+            texts = [decode_text(value) for value in values]
             latin1 = [code for code, value in enumerate(values) if texts[code].encode() != value]
             indices = np.flatnonzero(np.isin(codes, latin1))
             for row in np.searchsorted(column.row_splits, indices, "right") - 1:
@@ -266,9 +268,9 @@ class DetectionColumns:
     def texts_in(self, column: Column, row: int) -> list[str]:
         """Return the texts of one record in a column of byte strings."""
         spans = column[row]
-        texts = texts_of(column.buffer, spans)
+        texts = decode_texts(column.buffer, spans)
         if texts is None:
-            values = bytes_of(column.buffer, spans)
+            values = copy_byte_strings(column.buffer, spans)
             texts = [self._decode(row, column.key, value) for value in values]
         return texts
 
@@ -289,7 +291,7 @@ class DetectionColumns:
     @cached_property
     def _known_attribute_keys(self) -> list[str]:
         native_keys = {attribute.key for attribute in keys.OBJECT_ATTRIBUTES}
-        return sorted(key for key in native_keys if self.columns_of(key))
+        return sorted(key for key in native_keys if self.find_columns(key))
 
     # Formats with one record per object
 
@@ -298,10 +300,12 @@ class DetectionColumns:
         """The image id of each record, or None; records with the same id are one image."""
         key = self.mapping.image_id
         image_ids: list[int | str | None] = [None] * len(self)
-        for column in self.examples.columns_of(key) if key else ():
-            rows, values = single_values(column)
+        for column in self.examples.find_columns(key) if key else ():
+            rows, values = select_single_values(column)
             if column.kind is Kind.BYTES:
-                ids = [x.decode("utf-8", "replace") for x in bytes_of(column.buffer, values)]
+                ids = [
+                    x.decode("utf-8", "replace") for x in copy_byte_strings(column.buffer, values)
+                ]
             else:
                 ids = values.tolist()
             for row, image_id in zip(rows.tolist(), ids, strict=True):
@@ -320,7 +324,7 @@ class DetectionColumns:
         return column[row].tolist() if column is not None else []
 
 
-def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
+def select_single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows with exactly one value, and those values."""
     counts = column.lengths
     if len(column.values) == len(column.rows) and (counts == 1).all():
@@ -329,7 +333,7 @@ def single_values(column: Column) -> tuple[np.ndarray, np.ndarray]:
     return column.rows[single], column.values[column.splits[:-1][single]]
 
 
-def lenient_text(value: bytes) -> str:
+def decode_text(value: bytes) -> str:
     """Decode a text as UTF-8, or else as Latin-1."""
     try:
         return value.decode()
@@ -338,7 +342,7 @@ def lenient_text(value: bytes) -> str:
 
 
 @functools.lru_cache(16)
-def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
+def resolve_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
     """Return a mapping's renamed keys by OD API key, all hidden keys, and all new keys."""
     if mapping == OD_API:
         return {}, frozenset(), frozenset()
@@ -359,9 +363,9 @@ def usual_keys(mapping: FieldMapping) -> tuple[dict[str, str], frozenset[str], f
     return names, frozenset(hidden).difference(names), frozenset(names.values())
 
 
-def own_key(mapping: FieldMapping, key: str) -> str | None:
+def map_key(mapping: FieldMapping, key: str) -> str | None:
     """Return the key of a mapping for a key of the OD API, or None."""
-    names, hidden, moved = usual_keys(mapping)
+    names, hidden, moved = resolve_keys(mapping)
     return names.get(key) or (None if key in hidden or key in moved else key)
 
 

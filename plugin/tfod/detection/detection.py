@@ -118,7 +118,7 @@ class ShapeDetails:
         return bool(self.rotation or self.z_order or self.group)
 
 
-def drawn_by_number(objects: Sequence[ShapeDetails]) -> dict[int, ShapeDetails]:
+def index_shape_details(objects: Sequence[ShapeDetails]) -> dict[int, ShapeDetails]:
     """Return the non-empty details by object number, without groups of a single object."""
     members = Counter(details.group for details in objects)
     single = {group for group, count in members.items() if group and count == 1}
@@ -140,7 +140,7 @@ class Detection(_ComparedByContent):
         numerical_masks: masks as numbers instead of PNGs, float32 of shape (n, height, width).
         keypoints: see :class:`Keypoints`.
         attributes: n values by name, for example ``{"difficult": [0, 1]}``.
-        drawn: details by object number; most objects have none.
+        shape_details: details by object number; most objects have none.
         image_labels: classes of the whole image.
         captions: texts about the whole image.
         image_masks: PNGs by name, see :data:`tfod.detection.keys.IMAGE_MASKS`.
@@ -164,7 +164,7 @@ class Detection(_ComparedByContent):
     numerical_masks: np.ndarray | None = None
     keypoints: Keypoints | None = None
     attributes: Mapping[str, Sequence[AttributeValue]] = field(default_factory=dict)
-    drawn: Mapping[int, ShapeDetails] = field(default_factory=dict)
+    shape_details: Mapping[int, ShapeDetails] = field(default_factory=dict)
     image_labels: Sequence[ImageLabel] = ()
     captions: Sequence[str] = ()
     image_masks: Mapping[str, PngMask] = field(default_factory=dict)

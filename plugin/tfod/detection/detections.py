@@ -15,8 +15,8 @@ from typing import Any, overload
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.attributes import attributes_of, column_of
-from tfod.detection.box_geometry import normalized
+from tfod.detection.attributes import find_column, read_attributes
+from tfod.detection.box_geometry import normalize_boxes
 from tfod.detection.columns import DetectionColumns
 from tfod.detection.detection import Detection, ImageLabel, Keypoints, PngMask
 from tfod.detection.problems import DetectionProblem, find_problems
@@ -32,7 +32,7 @@ class Detections(DetectionColumns, Sequence[Detection]):
     def box_rows(self) -> np.ndarray:
         """Whether the boxes of each record can be read, bool of shape (records,)."""
         rows = np.ones(len(self), bool)
-        rows[list(self.examples.refused)] = False
+        rows[list(self.examples.unreadable)] = False
         rows[[x.row for x in self.problems if x.hides_boxes(self.mapping)]] = False
         return rows
 
@@ -51,7 +51,7 @@ class Detections(DetectionColumns, Sequence[Detection]):
         if not self.has_pixel_boxes:
             return values
         sizes = np.repeat(self.sizes[readable], counts[readable], axis=0)
-        return normalized(values, sizes, are_corners=flat is None)
+        return normalize_boxes(values, sizes, are_corners=flat is None)
 
     @cached_property
     def box_splits(self) -> np.ndarray:
@@ -69,9 +69,9 @@ class Detections(DetectionColumns, Sequence[Detection]):
         return {x.row: x for x in reversed(self.problems) if not x.case}
 
     @property
-    def refused_rows(self) -> Set[int]:
+    def unreadable_rows(self) -> Set[int]:
         """The rows that cannot be read as a Detection."""
-        return {*self.examples.refused, *self._first_problems}
+        return {*self.examples.unreadable, *self._first_problems}
 
     @cached_property
     def absent_keys(self) -> frozenset[str]:
@@ -87,7 +87,7 @@ class Detections(DetectionColumns, Sequence[Detection]):
 
     def error(self, row: int) -> RecordError | None:
         """Return the first problem of a record as an exception, or None."""
-        error = self.examples.refusal(row)
+        error = self.examples.parse_error(row)
         problem = self._first_problems.get(row)
         if error is not None or problem is None:
             return error
@@ -108,10 +108,10 @@ class Detections(DetectionColumns, Sequence[Detection]):
         error = self.error(row)
         if error is not None:
             raise error
-        return detection_of(self, row)
+        return build_detection(self, row)
 
 
-def detection_of(detections: Detections, row: int) -> Detection:
+def build_detection(detections: Detections, row: int) -> Detection:
     """Build the Detection of a row without problems. Image and masks are not copied."""
     first, end = detections.box_splits[row : row + 2].tolist()
     start, stop = detections.encoded[row].tolist()
@@ -145,7 +145,7 @@ def _rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]
     row_keys = detections.other_keys_in(row)
     if not row_keys:
         return {}
-    attributes, extra = attributes_of(detections, row, count)
+    attributes, extra = read_attributes(detections, row, count)
     masks = detections.column(keys.MASK, Kind.BYTES)
     numbers = detections.column(keys.MASK, Kind.FLOAT)[row]
     return {
@@ -154,10 +154,10 @@ def _rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]
         "keypoints": _keypoints(detections, row, count),
         "image_extra": extra.image,
         "attributes": attributes,
-        "drawn": extra.drawn,
+        "shape_details": extra.shape_details,
         "image_labels": [
             replace(label, attributes=extra.labels[number]) if number in extra.labels else label
-            for number, label in enumerate(image_labels_of(detections, row))
+            for number, label in enumerate(read_image_labels(detections, row))
         ],
         "captions": _captions(detections, row),
         "image_masks": {
@@ -213,7 +213,7 @@ def _keypoints(detections: Detections, row: int, count: int) -> Keypoints | None
     )
 
 
-def image_labels_of(detections: Detections, row: int) -> list[ImageLabel]:
+def read_image_labels(detections: Detections, row: int) -> list[ImageLabel]:
     """Return the classes of the whole image, for a row without problems."""
     if {keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL} <= detections.absent_keys:
         return []
@@ -228,7 +228,7 @@ def image_labels_of(detections: Detections, row: int) -> list[ImageLabel]:
 
 
 def _captions(detections: Detections, row: int) -> list[str]:
-    column = column_of(detections.columns_of(keys.CAPTION), row)
+    column = find_column(detections.find_columns(keys.CAPTION), row)
     if column is not None and column.kind is not Kind.BYTES:
         detections.note(row, f"{keys.CAPTION} is not a list of texts; ignored")
     return detections.texts_in(detections.column(keys.CAPTION, Kind.BYTES), row)

@@ -21,9 +21,9 @@ from tfod.detection.attributes import (
     Corrections,
     encode_attribute,
     is_attribute_value,
-    shape_details_of,
+    parse_shape_details,
 )
-from tfod.detection.box_geometry import far_boxes, pixel_boxes
+from tfod.detection.box_geometry import find_far_boxes, find_pixel_boxes
 from tfod.detection.detection import Detection, Keypoints, PngMask, ShapeDetails
 from tfod.detection.features.schema import PROFILES
 from tfod.detection.images.image import image_size, read_image_header
@@ -62,7 +62,7 @@ def encode_detection(detection: Detection) -> bytes:
             if value is not None and (name not in _OPTIONAL_FIELDS or len(value)):
                 features |= encode(value, detection, len(boxes))
         name, attributes = "attributes", detection.attributes
-        if attributes or detection.image_extra or detection.drawn or detection.image_labels:
+        if attributes or detection.image_extra or detection.shape_details or detection.image_labels:
             _encode_attributes(detection, features, len(boxes))
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
         image = f"image {detection.filename!r}: " if detection.filename else ""
@@ -95,7 +95,7 @@ def _check_boxes(values: Any) -> np.ndarray:
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise _FieldError(f"have the shape {boxes.shape}, expected (n, 4)")
     if len(boxes) and not (boxes.min() >= 0 and boxes.max() <= 1):
-        for corners in boxes[pixel_boxes(boxes)].tolist():
+        for corners in boxes[find_pixel_boxes(boxes)].tolist():
             raise _FieldError(
                 f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE_HINT}"
             )
@@ -232,7 +232,7 @@ def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, byte
             f"have the shapes {xy.shape} and {shape} and {len(names)} names, expected "
             f"({count}, points, 2), ({count}, points) and one name per point or none"
         )
-    if 2 * far_boxes(xy.reshape(-1, 2)).sum() > xy.any(axis=2).sum():
+    if 2 * find_far_boxes(xy.reshape(-1, 2)).sum() > xy.any(axis=2).sum():
         raise _FieldError(f"are in pixels; {_DIVIDE_HINT}")
     if not xy.size:
         return {}
@@ -249,7 +249,7 @@ def _shape_details(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) 
     for number, shape in drawn.items():
         if number not in range(count):
             raise _FieldError(f"has object {number}, but there are {count} boxes")
-        shape_details_of(vars(shape))
+        parse_shape_details(vars(shape))
     return {}
 
 
@@ -280,14 +280,14 @@ _FIELDS: Mapping[str, Callable[[Any, Detection, int], dict[str, bytes]]] = {
     "masks": _masks,
     "numerical_masks": _numerical_masks,
     "keypoints": _keypoints,
-    "drawn": _shape_details,
+    "shape_details": _shape_details,
     "image_extra": _image_extra,
 }
 """Encoders of fields in the order of the keys, called with value, Detection and number of boxes.
 
 Attributes come last, together with their corrections."""
 _OPTIONAL_FIELDS = frozenset(
-    ("image_labels", "captions", "image_masks", "image_attributes", "drawn", "image_extra")
+    ("image_labels", "captions", "image_masks", "image_attributes", "shape_details", "image_extra")
 )
 
 

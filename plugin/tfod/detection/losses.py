@@ -7,7 +7,7 @@ from collections import Counter
 _MAX_NAMES = 20  # in a sentence
 
 
-def listed(counter: Counter[str]) -> str:
+def format_counts(counter: Counter[str]) -> str:
     """Format counts, largest first: ``3 polyline, 1 cuboid``."""
     parts = [f"{count} {name:.80}" for name, count in counter.most_common(_MAX_NAMES)]
     more = len(counter) - len(parts)
@@ -36,7 +36,7 @@ class LossCounter(dict[str, Counter[str]]):
     def sentences(self) -> list[str]:
         """Return the sentences with counts: ``attributes not written: 3 pose, 1 weight``."""
         return [
-            f"{sentence}: {counts[''] if '' in counts else listed(counts)}"
+            f"{sentence}: {counts[''] if '' in counts else format_counts(counts)}"
             + (f" (the first: {self._first[sentence]})" if sentence in self._first else "")
             for sentence, all_counts in self.items()
             if (counts := +all_counts)  # without zeros

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.attributes import ExtraError, attributes_of
-from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS, pixel_boxes
-from tfod.detection.columns import OD_API, DetectionColumns, usual_keys
+from tfod.detection.attributes import ExtraError, read_attributes
+from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS, find_pixel_boxes
+from tfod.detection.columns import OD_API, DetectionColumns, resolve_keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
 from tfod.example.example_batch import Column
@@ -24,7 +24,7 @@ from tfod.example.wire import Kind
 
 READ = "read"
 """Case of a problem that importers tolerate, by reading or ignoring the value."""
-NOTHING = "nothing"
+EMPTY_RECORD = "nothing"
 """Case of a record without any feature of its layout."""
 _ONE_EACH = "write the record again with one value for each object"
 _TYPES = "write the shard again with the right type"
@@ -73,7 +73,7 @@ READ_FEATURES: FeatureDescription = {
     keys.IMAGE_CLASS_CONFIDENCE: _FLOATS,
     **dict.fromkeys((keys.CLASS_TEXT, keys.KEYPOINT_TEXT, keys.IMAGE_CLASS_TEXT), _TEXTS),
     **dict.fromkeys((keys.CLASS_LABEL, keys.KEYPOINT_VISIBILITY, *_IMAGE_IDS), _NUMBERS),
-    keys.MASK: replace(_TEXTS, also=(Kind.FLOAT,)),
+    keys.MASK: replace(_TEXTS, other_kinds=(Kind.FLOAT,)),
 }
 """Features that importers expect under the keys of the OD API; other keys have no expectations."""
 
@@ -81,14 +81,14 @@ READ_FEATURES: FeatureDescription = {
 @functools.lru_cache(16)
 def read_features(mapping: FieldMapping) -> FeatureDescription:
     """Return the features that importers expect under the keys of a layout."""
-    names, hidden, moved = usual_keys(mapping)
+    names, hidden, moved = resolve_keys(mapping)
     renamed = {names.get(key, key): spec for key, spec in READ_FEATURES.items()}
     absent = (hidden | moved).difference(names.values())
     features = {key: spec for key, spec in renamed.items() if key not in absent}
     if len(mapping.box) == 1:
         features[mapping.box[0]] = _FLOATS
     if mapping.image_id:
-        features[mapping.image_id] = replace(_NUMBER, also=(Kind.BYTES,))
+        features[mapping.image_id] = replace(_NUMBER, other_kinds=(Kind.BYTES,))
     if mapping.annotation_id:
         features[mapping.annotation_id] = _NUMBERS
     return features
@@ -118,13 +118,13 @@ def _empty_records(batch: DetectionColumns) -> Iterator[DetectionProblem]:
     """Yield records without any feature of the layout."""
     layout_keys = keys.KNOWN_KEYS if batch.mapping == OD_API else batch.mapping.all_keys
     is_empty = np.ones(len(batch), bool)
-    is_empty[list(batch.examples.refused)] = False
+    is_empty[list(batch.examples.unreadable)] = False
     for column in batch.examples.lists.values():
         if column.key in layout_keys:
             is_empty[column.rows] = False
     for row in np.flatnonzero(is_empty).tolist() if layout_keys else ():
         cause = "the record has none of the features of this layout"
-        yield DetectionProblem(row, "EXA003", None, cause, case=NOTHING)
+        yield DetectionProblem(row, "EXA003", None, cause, case=EMPTY_RECORD)
 
 
 def _columns(
@@ -133,7 +133,7 @@ def _columns(
     """Yield each list that has an expected feature, that feature, and the one importers expect."""
     read = read_features(batch.mapping)
     for key, spec in expected.items():
-        for column in batch.examples.columns_of(key):
+        for column in batch.examples.find_columns(key):
             if column.kind is not None:
                 yield column, spec, read.get(key)
 
@@ -143,14 +143,14 @@ def _types(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[De
     for column, spec, read in _columns(batch, expected):
         kind = column.kind
         assert kind is not None
-        stops = read is not None and not read.takes(kind)
-        if spec.takes(kind) and not stops:
+        stops = read is not None and not read.accepts(kind)
+        if spec.accepts(kind) and not stops:
             continue
-        expected_kind = read.kind if read is not None and spec.takes(kind) else spec.kind
+        expected_kind = read.kind if read is not None and spec.accepts(kind) else spec.kind
         cause = f"is {kind.value}, expected {expected_kind.value}"
         for row, length in zip(column.rows.tolist(), column.lengths.tolist(), strict=True):
             case = "" if stops and length else READ
-            if not case or not spec.takes(kind):
+            if not case or not spec.accepts(kind):
                 yield DetectionProblem(row, "EXA004", column.key, cause, _TYPES, kind.value, case)
 
 
@@ -158,7 +158,9 @@ def _shapes(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[D
     """Yield lists with an unexpected number of values; to importers, an empty list is missing."""
     for column, spec, read in _columns(batch, expected):
         is_single = read is not None and read.length is not None
-        if (not is_single and spec.length is None) or not (column.kind and spec.takes(column.kind)):
+        if (not is_single and spec.length is None) or not (
+            column.kind and spec.accepts(column.kind)
+        ):
             continue
         counts = column.lengths
         is_wrong = counts > 1 if spec.length is None else counts != spec.length
@@ -200,7 +202,7 @@ def _pixels(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         cause = "does not look like pixels of the image"
         fix = "correct the boxes, or leave out --boxes pixels"
     else:
-        is_wrong, cause = pixel_boxes(corners), "looks like pixels"
+        is_wrong, cause = find_pixel_boxes(corners), "looks like pixels"
         fix = "divide x by the image width and y by the image height, or run: "
         fix += "tfod convert --boxes pixels"
     for row, number in zip(*np.unique(rows[is_wrong], return_index=True), strict=True):
@@ -233,7 +235,7 @@ def _lengths(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[
     """Yield non-empty lists without one value per object; importers ignore such attributes."""
     mapping, boxes = batch.mapping, batch.box_counts
     is_readable = np.full(len(batch), bool(mapping.box))
-    for column in (x for key in mapping.box for x in batch.examples.columns_of(key)):
+    for column in (x for key in mapping.box for x in batch.examples.find_columns(key)):
         if column.kind not in (None, Kind.FLOAT):
             is_readable &= column.counts == 0
     sides = [batch.examples.column(key, Kind.FLOAT) for key in mapping.box]
@@ -264,9 +266,9 @@ def _object_lists(
         yield batch.column(key, READ_FEATURES[key].kind), ""
     if batch.annotation_id_column is not None:
         yield batch.annotation_id_column, ""
-    for column in (x for key in keys.OBJECT_ATTRIBUTES for x in batch.columns_of(key.key)):
+    for column in (x for key in keys.OBJECT_ATTRIBUTES for x in batch.find_columns(key.key)):
         spec = expected.get(column.key)
-        if column.kind is not None and (spec is None or spec.takes(column.kind)):
+        if column.kind is not None and (spec is None or spec.accepts(column.kind)):
             yield column, READ
 
 
@@ -338,7 +340,7 @@ def _extra_attributes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
     key = keys.EXTRA_ATTRIBUTES
     for row in batch.column(key, Kind.BYTES).rows.tolist():
         try:
-            attributes_of(batch, row, int(batch.box_counts[row]))
+            read_attributes(batch, row, int(batch.box_counts[row]))
         except ExtraError as error:
             fix = "export the shard again"
             yield DetectionProblem(row, "EXA013", key, str(error), fix)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.example_batch import Column, ExampleBatch, bytes_of
+from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -24,9 +24,9 @@ class Example:
     __slots__ = ("_columns", "batch", "row")
 
     def __init__(self, batch: ExampleBatch, row: int) -> None:
-        refusal = batch.refusal(row)
-        if refusal is not None:
-            raise refusal
+        error = batch.parse_error(row)
+        if error is not None:
+            raise error
         self.batch = batch
         self.row = row
         self._columns: dict[str, Column] | None = None
@@ -37,7 +37,7 @@ class Example:
         return cls(ExampleBatch.of(RecordBatch.of(record, shard)), 0)
 
     @classmethod
-    def rows_of(cls, batch: ExampleBatch) -> Iterator[Example]:
+    def iter_rows(cls, batch: ExampleBatch) -> Iterator[Example]:
         """Yield the records of a batch; RecordError if one is not a ``tf.train.Example``."""
         return (cls(batch, row) for row in range(len(batch)))
 
@@ -97,7 +97,7 @@ class Example:
 
     def byte_strings(self, key: str) -> list[bytes]:
         """Return a copied bytes_list, or nothing; RecordError if the type is wrong."""
-        return bytes_of(self.buffer, self._values(key, Kind.BYTES))
+        return copy_byte_strings(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:
         """Return the number of values of a feature; 0 if the key is missing."""

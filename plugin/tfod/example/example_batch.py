@@ -119,9 +119,9 @@ class Column:
 
     def byte_strings(self) -> list[bytes]:
         """Return copies of all byte strings."""
-        return bytes_of(self.buffer, self.values)
+        return copy_byte_strings(self.buffer, self.values)
 
-    def compacted(self, hollow: bool) -> Column:
+    def compact(self, hollow: bool) -> Column:
         """Copy with a new buffer of its byte strings; ``hollow`` keeps only their lengths."""
         values, buffer = self.values, b""
         if self.kind is Kind.BYTES:
@@ -131,7 +131,7 @@ class Column:
         return Column(self.key, self.kind, self.rows, self.splits, values, self.length, buffer)
 
     @staticmethod
-    def joined(parts: Sequence[tuple[int, Column]], length: int) -> Column:
+    def join(parts: Sequence[tuple[int, Column]], length: int) -> Column:
         """Join compacted columns of one key and kind, each with the row of its first record."""
         columns = [column for _, column in parts]
         rows = np.concatenate([row + column.rows for row, column in parts])
@@ -147,11 +147,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class FormProblem:
+class EncodingProblem:
     """A problem with the encoding of one record; ``key`` may be empty."""
 
     row: int
-    form: EncodingIssue
+    issue: EncodingIssue
     reason: str
     key: str = ""
 
@@ -163,21 +163,21 @@ class ExampleBatch:
     Attributes:
         records: records with shard, numbers, offsets and buffer.
         lists: columns by feature key and kind of list.
-        refused: problems of the records that cannot be read and have no values, by row.
-        form: other problems with the encoding of records, ordered by row.
+        unreadable: problems of the records that cannot be read and have no values, by row.
+        encoding_problems: other problems with the encoding of records, ordered by row.
     """
 
     records: RecordBatch
     lists: Mapping[tuple[str, Kind | None], Column]
-    refused: Mapping[int, FormProblem]
-    form: Sequence[FormProblem]
+    unreadable: Mapping[int, EncodingProblem]
+    encoding_problems: Sequence[EncodingProblem]
 
     @classmethod
     def of(cls, records: RecordBatch) -> ExampleBatch:
-        """Parse records. Those that cannot be read are in ``refused`` and have no values."""
+        """Parse records. Those that cannot be read are in ``unreadable`` and have no values."""
         parsed = parse_examples(records.buffer, records.starts, records.lengths)
-        refused, form = _encoding_problems(records, parsed.problems)
-        unread = [row for row, problem in refused.items() if problem.reason is not _MALFORMED]
+        unreadable, encoding_problems = _encoding_problems(records, parsed.problems)
+        unread = [row for row, problem in unreadable.items() if problem.reason is not _MALFORMED]
         if unread:  # the kernel found values that other readers reject: parse as empty records
             lengths = records.lengths.copy()
             lengths[unread] = 0
@@ -192,18 +192,18 @@ class ExampleBatch:
             lists[key, kind] = Column(
                 key, kind, rows, splits, column.values, len(records), records.buffer
             )
-        return cls(records, lists, refused, form)
+        return cls(records, lists, unreadable, encoding_problems)
 
-    def compacted(self, hollow: str | None) -> ExampleBatch:
+    def compact(self, hollow: str | None) -> ExampleBatch:
         """Copy without the buffer. Byte strings are copied, except those under ``hollow``."""
         records, lengths = self.records, self.records.lengths
         starts = records.offsets + HEADER_BYTES
         records = RecordBatch(records.shard, records.first, 0, bytearray(), starts, lengths)
-        lists = {key: x.compacted(key[0] == hollow) for key, x in self.lists.items()}
-        return ExampleBatch(records, lists, self.refused, self.form)
+        lists = {key: x.compact(key[0] == hollow) for key, x in self.lists.items()}
+        return ExampleBatch(records, lists, self.unreadable, self.encoding_problems)
 
     @classmethod
-    def joined(cls, parts: Sequence[ExampleBatch]) -> ExampleBatch:
+    def join(cls, parts: Sequence[ExampleBatch]) -> ExampleBatch:
         """Join compacted batches of consecutive records of one shard."""
         if len(parts) == 1:
             return parts[0]
@@ -212,19 +212,21 @@ class ExampleBatch:
         for row, part in zip(rows[:-1], parts, strict=True):
             for key, column in part.lists.items():
                 columns.setdefault(key, []).append((row, column))
-        lists = {key: Column.joined(group, rows[-1]) for key, group in columns.items()}
+        lists = {key: Column.join(group, rows[-1]) for key, group in columns.items()}
         first = parts[0].records
         starts, lengths = (
             np.concatenate([getattr(part.records, name) for part in parts])
             for name in ("starts", "lengths")
         )
         records = RecordBatch(first.shard, first.first, 0, bytearray(), starts, lengths)
-        refused: dict[int, FormProblem] = {}
-        form: list[FormProblem] = []
+        unreadable: dict[int, EncodingProblem] = {}
+        encoding_problems: list[EncodingProblem] = []
         for row, part in zip(rows[:-1], parts, strict=True):
-            refused |= {row + at: replace(x, row=row + at) for at, x in part.refused.items()}
-            form += [replace(problem, row=row + problem.row) for problem in part.form]
-        return cls(records, lists, refused, form)
+            unreadable |= {row + at: replace(x, row=row + at) for at, x in part.unreadable.items()}
+            encoding_problems += [
+                replace(problem, row=row + problem.row) for problem in part.encoding_problems
+            ]
+        return cls(records, lists, unreadable, encoding_problems)
 
     @property
     def nbytes(self) -> int:
@@ -248,7 +250,7 @@ class ExampleBatch:
             return column
         return self.lists.get((key, kind)) or Column.empty(key, kind, len(self))
 
-    def columns_of(self, key: str) -> list[Column]:
+    def find_columns(self, key: str) -> list[Column]:
         """Return the columns of a key, one for each kind of list in this batch."""
         return self._by_key.get(key, [])
 
@@ -293,9 +295,9 @@ class ExampleBatch:
             fix=fix,
         )
 
-    def refusal(self, row: int) -> RecordError | None:
+    def parse_error(self, row: int) -> RecordError | None:
         """Return the error of a record that is not a ``tf.train.Example``, or None."""
-        problem = self.refused.get(row)
+        problem = self.unreadable.get(row)
         if problem is None:
             return None
         return self.error(row, f"the record is not a tf.train.Example ({problem.reason})")
@@ -307,37 +309,39 @@ _SEQUENCE = "it has the feature lists of a SequenceExample"
 
 def _encoding_problems(
     records: RecordBatch, problems: Sequence[Problem]
-) -> tuple[dict[int, FormProblem], list[FormProblem]]:
-    refused: dict[int, FormProblem] = {}
-    form: list[FormProblem] = []
+) -> tuple[dict[int, EncodingProblem], list[EncodingProblem]]:
+    unreadable: dict[int, EncodingProblem] = {}
+    encoding_problems: list[EncodingProblem] = []
     unusual: set[int] = set()
     for problem in problems:
         row = problem.row
         if problem.code is ProblemCode.MALFORMED:
-            refused[row] = FormProblem(row, EncodingIssue.NOT_AN_EXAMPLE, _MALFORMED)
+            unreadable[row] = EncodingProblem(row, EncodingIssue.NOT_AN_EXAMPLE, _MALFORMED)
         elif problem.code is ProblemCode.SEQUENCE_EXAMPLE:
-            refused[row] = FormProblem(row, EncodingIssue.SEQUENCE_EXAMPLE, _SEQUENCE)
+            unreadable[row] = EncodingProblem(row, EncodingIssue.SEQUENCE_EXAMPLE, _SEQUENCE)
         elif problem.code is ProblemCode.REPEATED_KEY:
             key = (problem.key or b"").decode()
-            form.append(FormProblem(row, EncodingIssue.REPEATED_KEY, "occurs more than once", key))
-        elif row not in unusual and row not in refused:
+            encoding_problems.append(
+                EncodingProblem(row, EncodingIssue.REPEATED_KEY, "occurs more than once", key)
+            )
+        elif row not in unusual and row not in unreadable:
             unusual.add(row)
             start = int(records.starts[row])
             issue = find_encoding_issues(records.buffer, start, start + int(records.lengths[row]))
             if issue is not None and issue[0] is EncodingIssue.NOT_AN_EXAMPLE:
-                refused[row] = FormProblem(row, *issue)
+                unreadable[row] = EncodingProblem(row, *issue)
             elif issue is not None:
-                form.append(FormProblem(row, *issue))
-    return refused, [x for x in form if x.row not in refused]
+                encoding_problems.append(EncodingProblem(row, *issue))
+    return unreadable, [x for x in encoding_problems if x.row not in unreadable]
 
 
-def bytes_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
+def copy_byte_strings(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
     """Copy byte strings; ``spans`` has the start and length of each, int64 of shape (n, 2)."""
     return [bytes(buffer[start : start + length]) for start, length in spans.tolist()]
 
 
-def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
-    """Decode byte strings, see :func:`bytes_of`; None if one of them is not UTF-8."""
+def decode_texts(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
+    """Decode byte strings, see :func:`copy_byte_strings`; None if one of them is not UTF-8."""
     if not len(spans):
         return []
     joined = gather_spans(buffer, spans, b"\0")
@@ -347,4 +351,6 @@ def texts_of(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
         return None
     if len(texts) == len(spans):
         return texts
-    return [value.decode() for value in bytes_of(buffer, spans)]  # a text contains a zero byte
+    return [
+        value.decode() for value in copy_byte_strings(buffer, spans)
+    ]  # a text contains a zero byte

@@ -150,7 +150,7 @@ class Images:
     def _of_records(
         cls, subset: str, found: Detections, label_map: LabelMap | None, classes: Classes
     ) -> Images:
-        for row in sorted(found.refused_rows):
+        for row in sorted(found.unreadable_rows):
             error = found.error(row)
             if error is not None:
                 raise error

@@ -313,7 +313,7 @@ class FormatWriter(abc.ABC):
                 lost.update(_given(one))
             lost["image classes"] += len(one.image_labels)
             lost["captions"] += len(one.captions)
-            lost[DRAWN] += len(one.drawn)
+            lost[DRAWN] += len(one.shape_details)
             lost[LABELS] += sum(len(label.attributes) for label in one.image_labels)
             lost.update((*one.image_attributes, *one.image_extra, *one.unread_keys))
         self.losses[NO_PLACE].update({k: n for k, n in lost.items() if k not in self.CARRIES})

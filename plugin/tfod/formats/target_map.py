@@ -125,7 +125,7 @@ class TargetMap:
             return self.content
         if not overwrite:
             names = ", ".join(repr(item.class_name) for item in lacking)
-            near = self.label_map.fuzzy_names.nearest(lacking[0].class_name)
+            near = self.label_map.fuzzy_names.find_nearest(lacking[0].class_name)
             hint = f" (did you mean {near!r}?)" if near else ""
             fix = "add them to the file, or append them to it with --overwrite"
             raise LabelMapError(f"{self.path} lacks the classes {names}{hint}; {fix}")

@@ -14,10 +14,10 @@ import numpy as np
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.exif_rotation import orientation_of
-from tfod.detection.images.image import UPRIGHT, format_name
+from tfod.detection.images.exif_rotation import read_orientation
+from tfod.detection.images.image import UPRIGHT, find_format
 from tfod.detection.images.mask_images import encode_mask_png, fill_box, is_box_png, png_size
-from tfod.detection.images.source_ids import SourceIdNumbers, last_before_free
+from tfod.detection.images.source_ids import SourceIdNumbers, find_last_number
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -82,7 +82,7 @@ def read(source: str, options: Options) -> Dataset:
                 yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
 
     def finish(images: int, objects: int) -> Sequence[str]:
-        unexplained = classes.unexplained()
+        unexplained = classes.describe_unknown_ids()
         if unexplained and options.odd_boxes is not OddBoxes.KEEP:
             fix = "correct them, or name the label map of the ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
@@ -118,7 +118,7 @@ def _upright(
     if not options.upright:
         return found
     if isinstance(found, list):
-        return [_turned(one, orientation_of(one.encoded), options, problems)
+        return [_turned(one, read_orientation(one.encoded), options, problems)
                 if one.encoded else one for one in found]  # fmt: skip
     if found.mapping.encoded is None:
         return found
@@ -126,7 +126,7 @@ def _upright(
     turned = {
         row: turn
         for row in np.flatnonzero(spans[:, 1] > spans[:, 0]).tolist()
-        if (turn := orientation_of(buffer[slice(*spans[row].tolist())])) != UPRIGHT
+        if (turn := read_orientation(buffer[slice(*spans[row].tolist())])) != UPRIGHT
     }
     if not turned:
         return found
@@ -168,7 +168,7 @@ class Writer(FormatWriter):
         self._name = name
         self._writers: dict[str, ShardSetWriter] = {}
         ids, self._largest = dataset.source_ids, options.largest_source_id
-        self._numbers = itertools.count(last_before_free(ids, self._largest))
+        self._numbers = itertools.count(find_last_number(ids, self._largest))
 
     @classmethod
     def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
@@ -271,7 +271,7 @@ class Writer(FormatWriter):
             one,
             height=height or None,
             width=width or None,
-            format=format_name(encoded, one.filename or "") or one.format,
+            format=find_format(encoded, one.filename or "") or one.format,
             sha256=digest,
             encoded=encoded,
             masks=one.masks and self._masks(one, (height, width)),

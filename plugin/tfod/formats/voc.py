@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfod.detection.box_geometry import PixelBox, enclosing_points
+from tfod.detection.box_geometry import PixelBox, enclose_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
@@ -302,7 +302,7 @@ def _box(
     if corners is not None and corners.find(_CORNERS[0]) is not None:
         problems.add(ROTATED, place)
         points = [number_in(corners, one, path, finite=False) for one in _CORNERS]
-        return enclosing_points(points), None
+        return enclose_points(points), None
     if corners is not None:
         # Numbers that are not finite are taken, to be checked with all boxes.
         left, top, right, bottom = (number_in(corners, one, path, finite=False) for one in _SIDES)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tfod.detection.box_geometry import enclosing_points
+from tfod.detection.box_geometry import enclose_points
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
@@ -309,7 +309,7 @@ def _object(
         raise TfodError(f"{where}: class {parts[0]} is not in the names of {layout.file}; add it")
     if is_outline:
         problems.add(_OUTLINES, where)
-        return AnnotatedObject(name, enclosing_points(numbers[1:]), where)
+        return AnnotatedObject(name, enclose_points(numbers[1:]), where)
     if more == 1 and count * each != 1:
         problems.add(_CONFIDENCES, where)
     x, y, width, height = numbers[1:_BOX]

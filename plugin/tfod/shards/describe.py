@@ -126,7 +126,7 @@ def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> D
                         errors[1:] = [records.to_error()]  # keeps the first and the last
                         continue
                     examples = ExampleBatch.of(records)
-                    errors[1:] = filter(None, map(examples.refusal, [*examples.refused][:1]))
+                    errors[1:] = filter(None, map(examples.parse_error, [*examples.unreadable][:1]))
                     _add(result, shard_set.subset, Detections(examples, mapping), names)
     if errors and not result.records:
         raise errors[0]
@@ -152,9 +152,9 @@ def _add(result: Description, subset: str, batch: Detections, names: Mapping[int
     result.largest_record = max(result.largest_record, int(lengths.max(initial=0)))
     for column in examples.lists.values():
         result.keys.setdefault(column.key, KeySummary()).add(column)
-    result.damaged += len(batch.refused_rows)
+    result.damaged += len(batch.unreadable_rows)
     is_read = np.ones(len(batch), bool)
-    is_read[list(examples.refused)] = False
+    is_read[list(examples.unreadable)] = False
     counts = batch.box_counts[is_read]
     result.records += len(counts)
     result.boxes += int(counts.sum())

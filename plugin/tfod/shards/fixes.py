@@ -18,16 +18,16 @@ from tfod.checker.analysis.encoded_images import ImageFacts
 from tfod.checker.finding import Finding, JsonValue
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
-from tfod.detection.attributes import with_image_attributes
-from tfod.detection.columns import lenient_text
+from tfod.detection.attributes import add_image_attributes
+from tfod.detection.columns import decode_text
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.images.image import QUARTER, ImageHeader
-from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, number_of
+from tfod.detection.images.image import FIRST_TRANSPOSED, ImageHeader
+from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, parse_source_id
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.encoding_issues import EncodingIssue
 from tfod.example.example import Example, bytes_feature, float_feature, int64_feature, text_feature
-from tfod.example.example_batch import ExampleBatch, bytes_of
+from tfod.example.example_batch import ExampleBatch, copy_byte_strings
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.shards.rewrite import rewrite_example
@@ -182,10 +182,10 @@ def dropped_damage(damage: Damage) -> Finding:
 def dropped_record(examples: ExampleBatch, row: int, codes: Set[str]) -> Finding | None:
     """Return the finding for a record that is empty or not an Example, or None to keep it."""
     length = examples.records.record(row).length
-    refused = examples.refused.get(row)
+    refused = examples.unreadable.get(row)
     if not length and "TFR009" in codes:
         return dropped("record dropped: the record was empty (0 bytes)", 0, "TFR009")
-    if refused is None or refused.form is EncodingIssue.SEQUENCE_EXAMPLE or "EXA001" not in codes:
+    if refused is None or refused.issue is EncodingIssue.SEQUENCE_EXAMPLE or "EXA001" not in codes:
         return None
     message = f"record dropped: the record was not a tf.train.Example ({refused.reason})"
     return dropped(message, length, "EXA001")
@@ -243,7 +243,7 @@ def correct_ids(record: EditedRecord) -> Iterator[Finding]:
         return
     items = [record.label_map.find(text) for text in texts]
     new = [
-        label if item is None or label in record.label_map.ids_of(text) else item.id
+        label if item is None or label in record.label_map.find_ids(text) else item.id
         for text, item, label in zip(texts, items, labels, strict=True)
     ]
     if new != labels and record.is_complete():
@@ -270,7 +270,7 @@ def lacks_a_class(label_map: LabelMap, records: RecordBatch, key: str) -> bool:
     examples = ExampleBatch.of(records)
     spans = examples.column(key, Kind.BYTES).values
     _, firsts = code_spans(examples.buffer, spans)
-    texts = map(lenient_text, bytes_of(examples.buffer, spans[firsts]))
+    texts = map(decode_text, copy_byte_strings(examples.buffer, spans[firsts]))
     return any(text.strip() and label_map.find(text) is None for text in texts)
 
 
@@ -293,7 +293,7 @@ def write_size(record: EditedRecord) -> Iterator[Finding]:
     # Keep a size that is swapped by EXIF, or by which far boxes may have been normalized.
     outside = np.maximum(record.boxes - 1, -record.boxes)
     is_far = bool((outside > MAX_COORDINATE - 1 + ROUNDING_ERROR).any())
-    if not is_far and not (is_swapped and header.orientation >= QUARTER):
+    if not is_far and not (is_swapped and header.orientation >= FIRST_TRANSPOSED):
         yield from _put_size(record)
 
 
@@ -336,12 +336,12 @@ def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Findi
     """Replace a source id that is a text or too large a number with a valid number."""
     key = record.field_mapping.source_id
     text = record.detections.source_ids[record.row]
-    if key is None or not text or not text.strip() or record.source_ids.stays(text):
+    if key is None or not text or not text.strip() or record.source_ids.keeps(text):
         return
-    if (number_of(text) is not None) is not is_number:
+    if (parse_source_id(text) is not None) is not is_number:
         return
     former = former_source_id(text, record.detections.filenames[record.row])
-    extra = with_image_attributes("".join(record.texts(keys.EXTRA_ATTRIBUTES)).encode(), former)
+    extra = add_image_attributes("".join(record.texts(keys.EXTRA_ATTRIBUTES)).encode(), former)
     yield from record.put(key, [record.source_ids.next()])
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.columns import lenient_text
+from tfod.detection.columns import decode_text
 from tfod.detection.detections import Detections
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import read_classes
 from tfod.errors import LabelMapError
 from tfod.example.example import int64_feature
-from tfod.example.example_batch import Column, ExampleBatch, bytes_of, texts_of
+from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings, decode_texts
 from tfod.example.wire import Kind
 
 _TEXT_KEYS = {
@@ -57,7 +57,7 @@ class JoinedClasses:
         detections = Detections(batch)
         class_keys = {*_TEXT_KEYS, *_TEXT_KEYS.values()}
         invalid = {problem.row for problem in detections.problems if problem.key in class_keys}
-        for row in sorted({*batch.refused, *invalid}):
+        for row in sorted({*batch.unreadable, *invalid}):
             if error := detections.error(row):
                 raise error
         if batch.lists and keys.KNOWN_KEYS.isdisjoint(batch.columns):
@@ -111,9 +111,9 @@ def _class_texts(
     if key is None:
         return [None] * len(ids.values), []
     column = batch.column(key, Kind.BYTES)
-    texts = texts_of(batch.buffer, column.values)
+    texts = decode_texts(batch.buffer, column.values)
     if texts is None:
-        texts = list(map(lenient_text, bytes_of(batch.buffer, column.values)))
+        texts = list(map(decode_text, copy_byte_strings(batch.buffer, column.values)))
     has_ids = np.repeat(ids.counts > 0, column.counts).tolist()
     remaining = itertools.compress(texts, has_ids)
     has_text = np.repeat(column.counts > 0, ids.counts).tolist()

@@ -28,8 +28,8 @@ from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detections import Detections
-from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, last_before_free
-from tfod.detection.labels.label_map import LONGEST_LABEL_MAP
+from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, find_last_number
+from tfod.detection.labels.label_map import MAX_LABEL_MAP_BYTES
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
@@ -333,7 +333,7 @@ class _Run:
         if finding := fixes.dropped_record(examples, row, self._codes):
             self._add(finding, place)
             return None
-        if row in examples.refused:
+        if row in examples.unreadable:
             return bytes(source.payload)
         file = self._label_maps.get(shard.label_map or "")
         record = fixes.EditedRecord(
@@ -380,7 +380,7 @@ class _Run:
         """Return the number after which all are free; reads the shards again."""
         key = self._profile.field_mapping.source_id or keys.SOURCE_ID
         batches = itertools.chain.from_iterable(map(self._read, self._sources.shards))
-        return last_before_free(read_source_ids(batches, key), self._source_ids.largest)
+        return find_last_number(read_source_ids(batches, key), self._source_ids.largest)
 
     def _read(self, shard: Shard) -> Iterator[RecordBatch]:
         return (batch for batch in self._walk(shard) if not isinstance(batch, Damage))
@@ -393,7 +393,7 @@ class _Run:
 
 
 def _read_content(label_map: LabelMapFile) -> bytes:
-    if label_map.label_map is None and not 0 < len(label_map.data) <= LONGEST_LABEL_MAP:
+    if label_map.label_map is None and not 0 < len(label_map.data) <= MAX_LABEL_MAP_BYTES:
         raise TfodError(label_map.error)  # only the beginning of a longer file was read
     text = label_map.label_map.to_text() if label_map.label_map else ""
     return label_map.data or text.encode()

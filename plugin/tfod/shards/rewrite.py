@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfod.detection import keys
-from tfod.detection.attributes import with_image_attributes
+from tfod.detection.attributes import add_image_attributes
 from tfod.detection.columns import DetectionColumns
-from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, last_before_free
+from tfod.detection.images.source_ids import SourceIdNumbers, find_last_number, former_source_id
 from tfod.example.example import Example, bytes_feature, encode_entry
 from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Buffer, Kind, encode_varint
@@ -113,7 +113,7 @@ def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
 
     def find_last() -> int:
         batches = itertools.chain.from_iterable(map(read_record_batches, paths))
-        return last_before_free(read_source_ids(batches), largest)
+        return find_last_number(read_source_ids(batches), largest)
 
     return SourceIdNumbers(largest, find_last)
 
@@ -134,7 +134,7 @@ def number_source_ids(
     return {
         row: _number_source_id(columns, row, numbers)
         for row, source_id in enumerate(columns.source_ids)
-        if not numbers.stays(source_id) and row not in examples.refused
+        if not numbers.keeps(source_id) and row not in examples.unreadable
     }
 
 
@@ -145,6 +145,6 @@ def _number_source_id(
     if former := former_source_id(columns.source_ids[row], columns.filenames[row]):
         column = columns.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES)
         extra = "".join(columns.texts_in(column, row)).encode()
-        if attributes := with_image_attributes(extra, former):
+        if attributes := add_image_attributes(extra, former):
             features[keys.EXTRA_ATTRIBUTES] = bytes_feature([attributes])
     return features

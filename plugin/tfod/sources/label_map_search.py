@@ -60,7 +60,7 @@ class ClassesOfShard(NamedTuple):
     def are_in(self, label_map: LabelMap) -> bool:
         """Return whether a label map contains any of the texts or, without texts, all ids."""
         if self.texts:
-            return any(label_map.ids_of(text) for text in self.texts)
+            return any(label_map.find_ids(text) for text in self.texts)
         return all(label_map.find_id(class_id) for class_id in self.ids)
 
 

@@ -16,13 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.columns import DetectionColumns, lenient_text, usual_keys
+from tfod.detection.columns import DetectionColumns, decode_text, resolve_keys
 from tfod.detection.features import field_mapping
 from tfod.detection.features.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.features.schema import PROFILES, FeatureDescription, FeatureSpec
 from tfod.detection.problems import read_features
 from tfod.errors import TfodError
-from tfod.example.example_batch import ExampleBatch, bytes_of
+from tfod.example.example_batch import ExampleBatch, copy_byte_strings
 from tfod.example.wire import Kind
 from tfod.sources.label_map_search import ClassesOfShard
 from tfod.sources.resolved import Shard
@@ -75,7 +75,7 @@ class Layout:
         """Return the key of this layout for a key of the OD API."""
         if key == BOX_KEY:
             return self.field_mapping.box_prefix or key
-        return usual_keys(self.field_mapping)[0].get(key, key)
+        return resolve_keys(self.field_mapping)[0].get(key, key)
 
     @property
     def has_other_boxes(self) -> bool:
@@ -131,7 +131,7 @@ class KeyCounts:
 
     def add(self, examples: ExampleBatch, max_records: int | None = None) -> None:
         """Count the records of a batch, at most the first ``max_records``."""
-        if len(examples) > len(examples.refused):
+        if len(examples) > len(examples.unreadable):
             self.shard = self.shard or examples.records.shard
         has_features = np.zeros(len(examples), bool)
         for column in examples.lists.values():
@@ -341,6 +341,6 @@ def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> Classes
         else (keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL)
     )
     texts = columns.column(text_key, Kind.BYTES)
-    values = map(lenient_text, bytes_of(texts.buffer, texts.values))
+    values = map(decode_text, copy_byte_strings(texts.buffer, texts.values))
     labels = columns.column(label_key, Kind.INT64).values
     return ClassesOfShard(frozenset(filter(None, values)), frozenset(labels.tolist()))

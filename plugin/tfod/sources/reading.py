@@ -15,7 +15,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.labels.labels_file import notes_of_shared_ids
+from tfod.detection.labels.labels_file import describe_shared_ids
 from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
@@ -95,7 +95,7 @@ class ReadableShards:
             if label_map is None:
                 notes.append(f"label map not used: {file.error}")
             else:
-                notes += [*file.deviations, *notes_of_shared_ids(file.name, label_map)]
+                notes += [*file.deviations, *describe_shared_ids(file.name, label_map)]
         return notes
 
     def layout(self, path: str) -> Layout:
@@ -229,7 +229,7 @@ def read_examples(source: Sources) -> Iterator[Example]:
         ShardsNotFoundError, ShardError: see :func:`read_batches`.
     """
     for batch in read_batches(source):
-        yield from Example.rows_of(batch)
+        yield from Example.iter_rows(batch)
 
 
 def read_detections(

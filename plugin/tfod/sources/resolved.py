@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.detection.labels.label_map import (
-    LONGEST_LABEL_MAP,
+    MAX_LABEL_MAP_BYTES,
     LabelMap,
     decode_label_map,
     load_label_map,
@@ -123,7 +123,7 @@ class LabelMapFile(NamedTuple):
         """Read the label map of a file or URL; its name is the path by default."""
         name = path if name is None else name
         try:
-            data = read_text_file(path, LONGEST_LABEL_MAP)
+            data = read_text_file(path, MAX_LABEL_MAP_BYTES)
             if is_labels_file(path):
                 return LabelMapFile(name, read_labels(path)[0], path=path, data=data)
             return LabelMapFile.of(data, name, path)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS, pixel_boxes
-from tfod.detection.columns import OD_API, own_key
+from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS, find_pixel_boxes
+from tfod.detection.columns import OD_API, map_key
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureDescription
 from tfod.detection.labels.label_map import LabelMap
@@ -144,7 +144,7 @@ def _parser(mapping: FieldMapping) -> Callable[[Any], tuple[dict[str, Any], Any]
     }
     usual[keys.IMAGE_CLASS_LABEL] = tf.io.RaggedFeature(tf.int64)
     usual[keys.IMAGE_CLASS_TEXT] = tf.io.RaggedFeature(tf.string)
-    names = {key: own_key(mapping, key) for key in usual}
+    names = {key: map_key(mapping, key) for key in usual}
     features = {name: usual[key] for key, name in names.items() if name}
     if mapping.has_pixel_boxes:
         features[mapping.box[0]] = tf.io.RaggedFeature(tf.float32)
@@ -260,7 +260,7 @@ def _look_like_pixels(sides: Sequence[Any]) -> Any:
 
     def decide(*columns: np.ndarray) -> np.bool_:
         is_even = len(set(map(len, columns))) == 1
-        return np.bool_(is_even and pixel_boxes(np.stack(columns, axis=1)).any())
+        return np.bool_(is_even and find_pixel_boxes(np.stack(columns, axis=1)).any())
 
     is_far = tf.reduce_any(tf.abs(tf.concat(sides, 0)) > LOOKS_LIKE_PIXELS)
     look = functools.partial(tf.numpy_function, decide, sides, tf.bool)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfod.detection import keys
-from tfod.detection.columns import own_key
+from tfod.detection.columns import map_key
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections as Rows
 from tfod.detection.features.field_mapping import FieldMapping
@@ -131,7 +131,7 @@ class Detections(Dataset):
 
     def _image_label(self, label: ImageLabel, record: ExampleBatch) -> int:
         if label.text and self._label_map is not None:
-            return max(self._label_map.ids_of(label.text), default=UNKNOWN)
+            return max(self._label_map.find_ids(label.text), default=UNKNOWN)
         if label.label is None:
             raise self._no_label_map(record, keys.IMAGE_CLASS_TEXT)
         return label.label
@@ -145,7 +145,7 @@ class Detections(Dataset):
             return ids
         for number, text in enumerate(texts):
             if text:
-                ids[number] = max(self._label_map.ids_of(text), default=UNKNOWN)
+                ids[number] = max(self._label_map.find_ids(text), default=UNKNOWN)
             elif ids[number] == 0 and self._label_map.find_id(0) is None:
                 # Datumaro writes 0 and an empty text for an object without a class.
                 ids[number] = UNKNOWN
@@ -153,7 +153,7 @@ class Detections(Dataset):
 
     def _no_label_map(self, record: ExampleBatch, key: str) -> RecordError:
         cause = "is the only class feature, and there is no label map for it"
-        feature = own_key(self._mapping, key)
+        feature = map_key(self._mapping, key)
         return record.error(0, cause, feature=feature, fix="pass label_map=")
 
 

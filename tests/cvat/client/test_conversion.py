@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tfod.cvat.client.live_task import Changes, ServerAnnotations
 from tfod.cvat.client.project_dataset import compress_runs
 from tfod.cvat.records import AttributeSpec, ShapeBuilder, ZipRecord
-from tfod.detection.box_geometry import clipped_outline
+from tfod.detection.box_geometry import clip_outline
 from tfod.detection.encoder import encode_detection
 from tfod.detection.images.mask_images import (
     decode_mask_png,
@@ -118,7 +118,7 @@ tags_drawn = st.builds(
 
 def is_seen(shape: CvatShape) -> bool:
     """Whether something of it is in the frame; what is not does not come along, and is counted."""
-    return bool(clipped_outline(shape.outline, SIZE)) if shape.rotation else True
+    return bool(clip_outline(shape.outline, SIZE)) if shape.rotation else True
 
 
 @given(st.lists(shapes().filter(is_seen), max_size=5), st.lists(tags_drawn, max_size=2))

@@ -295,7 +295,7 @@ def test_what_cannot_travel_is_one_line_of_the_log(
     )
     # Grouped boxes are two objects, and no shape of the one is the other's.
     assert [text for text, *_ in found.boxes()["c.jpg"]] == ["bird", "cat", "bird"]
-    drawn = found.records[2].drawn
+    drawn = found.records[2].shape_details
     assert [drawn[number].group for number in sorted(drawn)] == [4, 4, 0]
     assert drawn[2] == tfod.ShapeDetails((8, 6, 40, 30), 30, 1)
 

@@ -77,7 +77,7 @@ def fired(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
 def as_tensorflow_has_it(profile: Profile) -> Profile:
     """The profile without what it demands beyond TensorFlow."""
     features = {
-        key: dataclasses.replace(spec, demanded=False) for key, spec in profile.features.items()
+        key: dataclasses.replace(spec, is_mandatory=False) for key, spec in profile.features.items()
     }
     return dataclasses.replace(profile, features=features)
 
@@ -127,7 +127,11 @@ PROFILES = {
 }
 DESCRIPTIONS = {
     name: feature_description(
-        {key: spec for key, spec in one.expected.items() if not spec.also or key in one.features}
+        {
+            key: spec
+            for key, spec in one.expected.items()
+            if not spec.other_kinds or key in one.features
+        }
     )
     for name, one in PROFILES.items()
 }

@@ -1,8 +1,7 @@
 """A batch of records, as the rules see it: columns, boxes, images, names and classes.
 
 Values that are equal in many records (a class text with its id, an image header with its declared
-size, the pattern of a name) are checked once for all these records, which makes rules without
-findings fast.
+size, the pattern of a name) are checked only once.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, need
 from tfod.checker.finding import Finding, JsonValue, Place
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
-from tfod.detection.detections import Detections, image_labels_of
+from tfod.detection.detections import Detections, read_image_labels
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.problems import DetectionProblem
 from tfod.example.wire import Kind
@@ -86,7 +85,7 @@ class Batch:
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
-        self.live[list(self.examples.refused)] = False
+        self.live[list(self.examples.unreadable)] = False
         self.box_counts = np.diff(detections.box_splits)
 
     def __len__(self) -> int:
@@ -149,12 +148,7 @@ class Batch:
     def box_findings(
         self, mask: np.ndarray, describe: Callable[[int, list[float]], str]
     ) -> Iterator[Finding]:
-        """Return findings about boxes.
-
-        Args:
-            mask: the boxes to report, bool of shape (boxes,).
-            describe: function that describes the problem, from a box and its corners.
-        """
+        """Return findings about the boxes in a mask; ``describe`` gets a box and its corners."""
 
         def make(box: int) -> Finding:
             row, number, corners = self.boxes.at(box)
@@ -188,15 +182,10 @@ class Batch:
                     yield row, name
 
     def without_value(self, key: str, names: Sequence[str | None]) -> list[int]:
-        """Return the rows without a name, except for those that EXA004 or EXA005 reports.
-
-        Args:
-            key: feature key of the name.
-            names: names of all records.
-        """
+        """Return the rows without a name, except for those that EXA004 or EXA005 reports."""
         if None not in names:
             return []
-        columns = [column for column in self.examples.columns_of(key) if column.kind]
+        columns = [column for column in self.examples.find_columns(key) if column.kind]
         return [
             row
             for row in np.flatnonzero(self.live).tolist()
@@ -219,7 +208,7 @@ class Batch:
         spec = self.expected.get(key)
         if spec is not None and spec.required:
             is_checked &= self.examples.column(key, Kind.BYTES).present
-        for column in self.examples.columns_of(key):
+        for column in self.examples.find_columns(key):
             if column.kind not in (None, Kind.BYTES):
                 is_checked &= ~column.present
         return np.flatnonzero(is_checked)
@@ -297,9 +286,8 @@ class ImageRow(NamedTuple):
     """The data of a record that are compared with a CVAT task.
 
     Attributes:
-        place: location of the record.
-        filename: file name, "" if there is none.
-        height, width: size in pixels, None if it is unknown.
+        filename: file name, or "".
+        height, width: size in pixels, None if unknown.
         boxes: number of boxes.
         tags: class text and id of image-level classes, except for those marked as absent.
     """
@@ -355,6 +343,6 @@ def _read_tags(detections: Detections, row: int) -> Sequence[Use]:
         return ()
     return [
         (label.text, label.label)
-        for label in image_labels_of(detections, row)
+        for label in read_image_labels(detections, row)
         if label.confidence is None or label.confidence > 0
     ]

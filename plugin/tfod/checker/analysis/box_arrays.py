@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tfod.detection.box_geometry import far_boxes, pixel_boxes
+from tfod.detection.box_geometry import find_far_boxes, find_pixel_boxes
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,14 @@ class Boxes:
     @cached_property
     def far(self) -> np.ndarray:
         """Whether the coordinates of each box look like pixels, bool of shape (n,)."""
-        return far_boxes(self.corners)
+        return find_far_boxes(self.corners)
 
     @cached_property
     def in_pixels(self) -> np.ndarray:
         """Whether each box is in pixels instead of normalized, bool of shape (n,)."""
-        return np.zeros(len(self.corners), bool) if self.are_pixels else pixel_boxes(self.corners)
+        return (
+            np.zeros(len(self.corners), bool) if self.are_pixels else find_pixel_boxes(self.corners)
+        )
 
     @cached_property
     def normalized(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.detection.box_geometry import far_boxes
+from tfod.detection.box_geometry import find_far_boxes
 
 if TYPE_CHECKING:
     from tfod.checker.analysis.box_arrays import Boxes
@@ -28,7 +28,7 @@ FIXES = {
 SAMPLE_SIZE = 64
 """The maximum number of boxes in the sample of a shard."""
 _MIN_BOXES = 4
-_MIN_BOXES_FOR_FORM = 10  # to recognize sizes and centers
+_MIN_BOXES_FOR_FORM = 10
 _MIN_BOXES_FOR_PERCENT = 20  # to judge by boxes within the first percent of the image
 _ALMOST_ALL, _SLIPS, _MARGIN = 0.95, 0.05, 0.02
 
@@ -41,11 +41,7 @@ def sample_of(boxes: Boxes) -> np.ndarray:
 
 
 def forms_of(sample: np.ndarray) -> list[str]:
-    """Return the forms that explain the boxes; empty for normalized coordinates of corners.
-
-    Args:
-        sample: boxes of one or more batches from :func:`sample_of`.
-    """
+    """Return the forms that explain a sample of boxes; empty for coordinates of corners."""
     count, low, high, sides = len(sample), sample[:, :2], sample[:, 2:4], sample[:, 4:]
     if count < _MIN_BOXES:
         return []
@@ -55,7 +51,7 @@ def forms_of(sample: np.ndarray) -> list[str]:
         in_first_percent = (high <= 0.0101).all(axis=1) & (count >= _MIN_BOXES_FOR_PERCENT)
         if np.mean(has_area & (in_first_pixels | in_first_percent)) >= _ALMOST_ALL:
             return [TWICE]
-        far = far_boxes(sample[:, :4])
+        far = find_far_boxes(sample[:, :4])
         if 2 * far.sum() > count:
             ends, fractions = high[far].max(axis=0), high[far] / sides[far]
             is_outside = np.mean((fractions > 1 + _SLIPS).any(axis=1)) > _SLIPS

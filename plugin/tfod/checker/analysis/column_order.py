@@ -1,9 +1,8 @@
 """Detection of permuted box columns.
 
 A script that reads ``xmin, ymin, xmax, ymax`` by position, from a file with another order, permutes
-the columns of every box. Either the stored fractions are permuted, or the pixels were permuted
-before the division by width and height: then each value was divided by the side that belongs to
-the key that stores it.
+the columns of every box, either the stored fractions, or the pixels before they are divided by the
+width or height that belongs to the key.
 """
 
 from __future__ import annotations
@@ -135,10 +134,7 @@ def _find_fitting(
 ) -> frozenset[ColumnOrder]:
     """Return the orders that make all boxes valid.
 
-    Args:
-        orders: the orders to try.
-        corners: boxes as stored, shape (n, 4).
-        sides: image width, height, width and height of each box in pixels, shape (n, 4).
+    ``corners`` are the stored boxes, ``sides`` image width, height, width and height of each box.
     """
     tried = list(orders)
     stored = np.array([order.stored for order in tried], np.int64).reshape(-1, 4)

@@ -1,8 +1,7 @@
 """Records of a dataset that share a file name, source id or image, found by 64-bit hashes.
 
-The hashes and the byte offset of each record are kept. The records of all shards are numbered
-consecutively, in the order of the data. Equal hashes, which most datasets do not have, are found by
-sorting at the end.
+Records of all shards are numbered consecutively. Equal hashes, which most datasets do not have, are
+found by sorting after the last shard.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from tfod.checker.finding import Place
 from tfod.detection import keys
-from tfod.detection.columns import single_values
+from tfod.detection.columns import select_single_values
 from tfod.example.wire import Kind
 from tfod.kernel import hash_spans
 
@@ -51,7 +50,7 @@ class IndexedBatch(NamedTuple):
         hashes = {keys.ENCODED: batch.images.hashes}
         for key in (keys.FILENAME, keys.SOURCE_ID):
             column = detections.column(key, Kind.BYTES)
-            rows, spans = single_values(column)
+            rows, spans = select_single_values(column)
             hashes[key] = np.zeros(len(batch), np.uint64)
             hashes[key][rows] = hash_spans(column.buffer, spans)
         live_hashes = {key: column * batch.live for key, column in hashes.items()}

@@ -24,8 +24,7 @@ from tfod.errors import TfodError, how_to_install
 from tfod.kernel import hash_spans
 
 MOST_DECODED = 200
-"""Default number of images to decode per shard: this takes about a second for images of one
-megapixel. Decoding takes ten times as long as the rest of a check."""
+"""Default number of images to decode per shard, which takes about a second."""
 FORMAT_TITLES = {
     "jpeg": "JPEG",
     "png": "PNG",
@@ -41,11 +40,7 @@ _TOLERANCE = 0.02  # of a side; boxes often extend this far beyond the image
 
 
 def read_most_decoded(text: str) -> int | None:
-    """Parse ``all``, ``none`` or a number of images per shard; return None for all.
-
-    Raises:
-        ValueError: the text is something else.
-    """
+    """Parse ``all`` (None), ``none`` (0) or a number; raise ValueError for other texts."""
     if text in ("all", "none"):
         return None if text == "all" else 0
     if not text.isascii() or not text.isdigit():
@@ -127,7 +122,6 @@ class EncodedImages(NamedTuple):
 
     Attributes:
         by_row: the images, by record.
-        headers: the image header of every record, or None.
         hashes: the hash of every image, 0 without an image; uint64 of shape (records,).
     """
 
@@ -305,11 +299,7 @@ def can_decode() -> bool:
 
 @contextmanager
 def strict_pillow() -> Iterator[None]:
-    """Make Pillow reject truncated images and suppress its warnings, in all threads.
-
-    Raises:
-        TfodError: Pillow is not installed.
-    """
+    """Make Pillow reject truncated images and suppress its warnings, in all threads."""
     try:
         from PIL import ImageFile
     except ImportError:

@@ -48,13 +48,11 @@ class Instructions(NamedTuple):
         levels: severity of each rule and case, None for those that are off.
         label_maps: label maps by name, without those that could not be read.
         max_findings: maximum number of findings to list.
-        max_record_bytes: maximum size of a record; larger records are not read.
         decode: maximum number of images to decode per shard; None for all.
         threads: number of threads that decode images; None for one per core.
-        keeps_rows: whether to keep the records, for the comparison with a CVAT task.
-        counts_objects: whether to compute statistics of the objects, for the comparison with a
-            trainer's configuration.
-        matcher: matcher of images with the frames of a CVAT task. Other images are skipped.
+        keeps_rows: whether to keep the records, to compare them with a CVAT task.
+        counts_objects: whether to compute statistics for a trainer's configuration.
+        matcher: finds the frames of a CVAT task; images without a frame are skipped.
     """
 
     profile: Profile
@@ -148,7 +146,7 @@ class _Examiner:
         mapping = self._instructions.profile.field_mapping
         images = EncodedImages.of(Detections(examples, mapping), self._decoder)
         if self._pending or len(records) < _MANY_RECORDS:
-            examples = examples.compacted(mapping.encoded)
+            examples = examples.compact(mapping.encoded)
             self._pending_bytes += examples.nbytes
         self._pending.append((examples, images))
         read = int(records.lengths.sum()) + FRAME_BYTES * len(records)
@@ -174,7 +172,7 @@ class _Examiner:
         profile = instructions.profile
         batch = Batch(
             Detections(
-                ExampleBatch.joined(examples),
+                ExampleBatch.join(examples),
                 profile.field_mapping,
                 headers=images.headers,
                 expected=profile.expected,

@@ -39,7 +39,7 @@ class ObjectFigures:
         has_objects = counts > 0
         lacks_masks = has_objects.copy()
         dtypes = set()
-        for column in batch.detections.columns_of(keys.MASK):
+        for column in batch.detections.find_columns(keys.MASK):
             if column.kind is not None and column.counts.any():
                 dtypes.add(column.kind)
                 lacks_masks &= column.counts == 0

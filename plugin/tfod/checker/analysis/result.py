@@ -41,8 +41,6 @@ class ShardResult:
     """The result of examining one shard.
 
     Attributes:
-        name: name of the shard in the report.
-        subset: the subset that the shard belongs to.
         label_map: name of the label map that the shard was checked with.
         candidates: names of the label maps, if several fit equally well.
         damage: why the zip entry could not be unpacked completely; empty if it could.
@@ -108,7 +106,6 @@ class UnmatchedRecords(NamedTuple):
     """Records that match no profile, or none that the receiver reads.
 
     Attributes:
-        keys: feature keys of the records.
         layout: name of the profile that matches, if its boxes are not read by the receiver.
         shard: name of the first shard with such records.
         receiver: title of the receiver; empty for any receiver.
@@ -125,10 +122,6 @@ class DatasetResult:
     """The totals of the shards of a dataset, which the dataset rules check.
 
     Attributes:
-        dataset: the dataset.
-        profile: the expected features of the records.
-        findings: all findings.
-        shards: results of the shards, in order.
         image_sizes: number of images for each ``(height, width)`` in pixels.
         uses: number of objects for each pair of class text and id, by label map name.
         unmatched: records that match no profile; None if all do.
@@ -220,10 +213,7 @@ class DatasetResult:
     def repeat_findings(
         self, pairs: np.ndarray, make: Callable[[Repeat], Finding], case: str = ""
     ) -> Iterator[Finding]:
-        """Yield a finding of this case for each record that repeats something of an earlier one.
-
-        ``make`` is called for the first ``max_detailed`` pairs; the others have only the shard.
-        """
+        """Yield a finding of this case for each pair; those above the limit have only a shard."""
         if not len(pairs):
             return
         yield from map(make, self.duplicates.repeats(pairs[: self.max_detailed]))

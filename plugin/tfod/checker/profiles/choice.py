@@ -32,9 +32,8 @@ def profile_of(
     Args:
         requested: profile that the user requested.
         shards: shards whose first records are read.
-        max_record_bytes: maximum size of a record; larger records are not read.
-        implied: profile of the receiver, which is used instead of the best match. Records of
-            another layout do not match it, even if they have the required keys.
+        max_record_bytes: larger records are not read.
+        implied: profile of the receiver, used instead of the best match if it reads the layout.
     """
     if requested is not None:
         return requested, ChosenProfile(requested.name, "requested"), None
@@ -57,10 +56,7 @@ def profile_of(
 
 
 def _is_read(implied: Profile, profile: Profile | None, counts: KeyCounts) -> bool:
-    """Return whether a receiver of the implied profile reads such records, except for defects.
-
-    With the OD API's keys, it does if half of the records have a name or boxes.
-    """
+    """Return whether a receiver reads such records: for the OD API, half have a name or boxes."""
     if profile is None or implied.field_mapping.box != keys.BOX:
         return profile is not None and profile.name == implied.name
     name_and_boxes = {keys.FILENAME, *keys.BOX}

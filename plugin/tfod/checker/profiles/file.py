@@ -43,11 +43,7 @@ _DTYPES = {"string": Kind.BYTES, "int64": Kind.INT64, "float32": Kind.FLOAT}
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """Return a built-in profile by its name, or load one from a YAML, JSON or Python file.
-
-    Raises:
-        TfodError: there is no such profile, or the file is not a valid profile.
-    """
+    """Return a built-in profile by its name, or load one from a YAML, JSON or Python file."""
     if name_or_path in READY:
         return READY[name_or_path]
     path = Path(name_or_path)
@@ -88,12 +84,7 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 def load(path: str, schema: dict[str, Any]) -> Any:
-    """Load a document from a YAML, JSON or Python file, and validate it with a schema.
-
-    Raises:
-        TfodError: the file cannot be read or is invalid, or PyYAML or jsonschema is not installed.
-        RecursionError: the document is nested too deeply.
-    """
+    """Load and validate a YAML, JSON or Python file; raise RecursionError if nested too deeply."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
@@ -110,11 +101,7 @@ def load(path: str, schema: dict[str, Any]) -> Any:
 
 
 def profile_of_description(description: FeatureDescription, source: str) -> Profile:
-    """Make a profile from the description of records, named after their source.
-
-    Raises:
-        TfodError: the records have no features.
-    """
+    """Make a profile from the description of records, named after their source."""
     features = {key: replace(spec, meaning=known_meaning(key)) for key, spec in description.items()}
     if not features:
         raise TfodError(f"{source}: the records have no features")
@@ -124,11 +111,7 @@ def profile_of_description(description: FeatureDescription, source: str) -> Prof
 
 
 def profile_to_yaml(profile: Profile) -> str:
-    """Convert a profile to YAML, which :func:`load_profile` reads back as an equal profile.
-
-    Raises:
-        TfodError: PyYAML is not installed.
-    """
+    """Convert a profile to YAML, which :func:`load_profile` reads back as an equal profile."""
     yaml = _import_extra("yaml", "PyYAML")
     document = profile_to_document(profile)
     is_plain = _UNUSUAL_LINE_BREAKS.isdisjoint(json.dumps(document, ensure_ascii=False))
@@ -137,10 +120,7 @@ def profile_to_yaml(profile: Profile) -> str:
 
 
 def profile_to_document(profile: Profile) -> dict[str, Any]:
-    """Convert a profile to the document of its YAML or JSON file.
-
-    Default values are omitted: the TF Object Detection API's field mapping, and empty texts.
-    """
+    """Convert a profile to the document of its file, without default values."""
     default = field_mapping_among(profile.features)
     keys = {
         field.name: getattr(profile.field_mapping, field.name) for field in fields(FieldMapping)
@@ -309,7 +289,7 @@ def _spec_to_document(spec: FeatureSpec) -> dict[str, Any]:
         document["shape"] = list(spec.shape)
     if spec.default is not None:
         document["default"] = _default_to_json(spec.default)
-    if spec.demanded:
+    if spec.is_mandatory:
         document["required"] = True
     if spec.meaning:
         document["meaning"] = spec.meaning

@@ -78,10 +78,7 @@ def known_meaning(key: str) -> str:
 def field_mapping_among(
     features: FeatureDescription, usual: FieldMapping | None = None
 ) -> FieldMapping:
-    """Return a field mapping without the keys that are not features.
-
-    The default mapping is that of the TF Object Detection API.
-    """
+    """Return a field mapping, by default the OD API's, without keys that are not features."""
     usual = usual or FieldMapping()
     mapping: dict[str, Any] = {
         name: key if key in features else None for name, key in usual.by_name.items()
@@ -92,10 +89,7 @@ def field_mapping_among(
 
 
 def profile_of_features(name: str, title: str, features: FeatureDescription) -> Profile:
-    """Make a profile from features.
-
-    The field mapping and the severities are those of the built-in profile that shares most keys.
-    """
+    """Make a profile from features, similar to the built-in profile that shares most keys."""
     nearest = max(READY.values(), key=lambda profile: _similarity(profile, features))
     mapping = field_mapping_among(features, nearest.field_mapping)
     return Profile(

@@ -16,14 +16,12 @@ from typing import Any, NoReturn
 from tfod.errors import TfodError
 
 _PREFERRED_NAME = "feature_description"  # the dict to use if a file has several
-_signature = inspect.signature
+_sign = inspect.signature
 _CALLS = {
-    "FixedLenFeature": _signature(lambda shape, dtype, default_value=None: None),
-    "VarLenFeature": _signature(lambda dtype: None),
-    "FixedLenSequenceFeature": _signature(
-        lambda shape, dtype, allow_missing=0, default_value=None: None
-    ),
-    "RaggedFeature": _signature(lambda dtype: None),  # partitions, which need more keys, are errors
+    "FixedLenFeature": _sign(lambda shape, dtype, default_value=None: None),
+    "VarLenFeature": _sign(lambda dtype: None),
+    "FixedLenSequenceFeature": _sign(lambda shape, dtype, allow_missing=0, default_value=None: 0),
+    "RaggedFeature": _sign(lambda dtype: None),  # partitions, which need more keys, are errors
 }
 _DTYPES = {"string": "string", "int64": "int64", "float32": "float32", "float": "float32",
            "str_": "string", "bytes_": "string", "object_": "string"}  # fmt: skip
@@ -32,11 +30,7 @@ _MAX_CONSTANT_LENGTH = 200  # characters, so that a small file cannot make a hug
 
 
 class PythonSource:
-    """The syntax tree and the constants of a Python file.
-
-    Raises:
-        TfodError: the file is not valid Python.
-    """
+    """The syntax tree and the constants of a Python file."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self.path = path
@@ -46,9 +40,8 @@ class PythonSource:
                 nodes = list(ast.walk(ast.parse(data)))
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             location = f"{path}:{getattr(error, 'lineno', None) or 1}"
-            raise TfodError(
-                f"{location}: is not Python 3: {getattr(error, 'msg', error)}"
-            ) from None
+            message = getattr(error, "msg", error)
+            raise TfodError(f"{location}: is not Python 3: {message}") from None
         self.bound: Counter[str] = Counter()
         self.names: dict[ast.AST, str] = {}  # names of assigned values; "" for arguments of calls
         self.changes: dict[str, ast.AST] = {}
@@ -84,9 +77,6 @@ class PythonSource:
         """Return the name of the feature description, and its features as in a profile file.
 
         Defaults may have bytes and nested lists.
-
-        Raises:
-            TfodError: there is no description, or several, or it has unsupported expressions.
         """
         dicts = [(name, node) for node, name in self.names.items() if isinstance(node, ast.Dict)]
         tables = [(name, node) for name, node in dicts if any(map(_get_call, node.values))]
@@ -97,11 +87,7 @@ class PythonSource:
         descriptions = [self._read_features(name, node) for name, node in tables]
         for (_, node), features in zip(tables, descriptions, strict=True):
             if features != descriptions[0]:
-                self._fail(
-                    node,
-                    "this is a second feature description; rename the one to use to "
-                    f"{_PREFERRED_NAME}",
-                )
+                self._fail(node, f"a second feature description; rename one to {_PREFERRED_NAME}")
         return tables[0][0], descriptions[0]
 
     def _read_features(self, name: str, table: ast.Dict) -> dict[str, dict[str, Any]]:

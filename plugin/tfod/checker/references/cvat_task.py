@@ -21,11 +21,7 @@ _HEAD_BYTES = 64 << 10
 
 
 class Frame(NamedTuple):
-    """A frame of the task; sizes in pixels, None if unknown.
-
-    ``number`` counts from 0 within the task. It is None if it is unknown, as in the export of a
-    project.
-    """
+    """A frame of the task: number from 0 and size in pixels, None if unknown."""
 
     name: str
     number: int | None
@@ -75,11 +71,10 @@ class Task:
 
 
 def shown(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
-    """Return the frames on which a track is visible: from a keyframe to one that is outside.
+    """Return the frames on which a track is visible.
 
-    Args:
-        keyframes: keyframes of the track, in order: the frame, and whether the track is outside.
-        frames: all frames, in order.
+    Keyframes are pairs of a frame and whether the track is outside from there on; both arguments
+    are in order.
     """
     visible: set[int] = set()
     stop = frames[-1] + 1 if frames else 0
@@ -94,16 +89,11 @@ def load_task(
 ) -> Task:
     """Load a task from any of three sources.
 
-    The labels are from ``cvat_labels``, or else from ``cvat_xml``. The frames are from
-    ``cvat_xml``, or else the files in ``images``.
-
     Args:
-        cvat_labels: path of a file with the labels JSON from the Raw tab of CVAT's label editor.
+        cvat_labels: path of a file with the labels JSON from the Raw tab of CVAT's label editor;
+            takes precedence over the labels in ``cvat_xml``.
         cvat_xml: path of an export as CVAT for images 1.1 or CVAT for video 1.1, or of its zip.
-        images: folder of the task's images, including subfolders.
-
-    Raises:
-        TfodError: a source cannot be read, or has a different format.
+        images: folder with the frames, if ``cvat_xml`` has none.
     """
     task = _task_from_xml(cvat_xml) if cvat_xml is not None else Task()
     if cvat_labels is not None:

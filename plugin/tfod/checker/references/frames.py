@@ -24,7 +24,7 @@ from functools import cached_property
 from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.finding import Place
 from tfod.checker.references.cvat_task import Frame, Task
-from tfod.detection.labels.fuzzy_names import FuzzyNames, plain_letters
+from tfod.detection.labels.fuzzy_names import FuzzyNames, strip_punctuation
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
@@ -82,11 +82,7 @@ class Matcher:
         return self._find_by_number(digits), MatchedBy.DIGITS
 
     def place(self, filename: str, location: str) -> int | None:
-        """Find the frame of an image for an import; None for an image that the task skips.
-
-        Raises:
-            TfodError: the image matches no frame.
-        """
+        """Find the frame of an image for an import, or None if the task skips the image."""
         index, matched_by = self.find(filename)
         if self._is_exact:
             return index
@@ -102,7 +98,7 @@ class Matcher:
 
     def nearest(self, filename: str) -> str | None:
         """Return a frame name that differs only in case, spaces, punctuation or folders."""
-        return self._fuzzy_names.same(filename)
+        return self._fuzzy_names.find_same(filename)
 
     @cached_property
     def _fuzzy_names(self) -> FuzzyNames:
@@ -125,10 +121,7 @@ class Matcher:
         return None if number is None else self._by_number.get(number)
 
     def _find_missing_folder(self, filenames: Sequence[str]) -> str:
-        """Find the folder that all names seem to lack, or "", from the name with the most parts.
-
-        If several folders contain that name, it is the only one that contains all unmatched names.
-        """
+        """Find the only folder that all names seem to lack, by the name with the most parts."""
         deepest = max(map(root_of, filenames), key=lambda root: root.count("/"), default="")
         ending = "/" + deepest
         roots = (root for root in self._by_root if deepest and ("/" + root).endswith(ending))
@@ -151,7 +144,6 @@ class Attachment:
     """A record, and the frame to which CVAT would attach its image.
 
     Attributes:
-        row: the record.
         place: index of the frame in ``task.frames``; None if CVAT does not find a frame.
         by: property by which the frame was found.
         nearest: similar name of a frame, if no frame was found.
@@ -201,4 +193,4 @@ def _root(frame: str) -> str:
 
 def _simplify(filename: str) -> str:
     name = posixpath.basename(root_of(filename))
-    return plain_letters(name) or name
+    return strip_punctuation(name) or name

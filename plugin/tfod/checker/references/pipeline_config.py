@@ -110,11 +110,7 @@ class Reader:
 
 
 class TrainingConfig:
-    """A pipeline.config, loaded from its path.
-
-    Raises:
-        TfodError: the file cannot be read, or is not a pipeline.config.
-    """
+    """A pipeline.config, loaded from its path."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -140,11 +136,7 @@ class TrainingConfig:
         return next((file for path in self.label_maps for file in _find_files(path)[0]), None)
 
     def sources(self) -> list[str]:
-        """Return the shards in the configuration, without duplicates.
-
-        Raises:
-            TfodError: the configuration names no shards.
-        """
+        """Return the shards in the configuration, without duplicates."""
         if not any(reader.paths for reader in self.readers):
             raise TfodError(f"{self.file} names no shards; pass them on the command line")
         files = (file for reader in self.readers for file in reader.files.values())

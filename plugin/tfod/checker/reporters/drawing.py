@@ -61,9 +61,6 @@ def draw(
         max_height: maximum height on a page, rem.
         colours: colours of the boxes; by default red with findings, and otherwise blue.
         detection: masks and keypoints to draw in the colours of their boxes.
-
-    Raises:
-        TfodError: Pillow or jinja2 is not installed.
     """
     small, aspect = shrunk(sample, _MAX_SIDE)
     numbers, corners = _select_boxes(sample)
@@ -106,11 +103,7 @@ def draw(
 
 @cache
 def template_of(name: str) -> Template:
-    """Load a template. Call this before a fork: it takes as long as a small check.
-
-    Raises:
-        TfodError: jinja2 is not installed.
-    """
+    """Load a template, which takes as long as a small check."""
     try:
         import jinja2
     except ImportError:
@@ -253,9 +246,6 @@ def shrunk(sample: Sample, max_side: int) -> tuple[Image.Image | None, float]:
     Returns:
         The image, None if it is missing, damaged or a decompression bomb; and the aspect ratio at
         which to show it, which is limited, because the declared size may be wrong.
-
-    Raises:
-        TfodError: Pillow is not installed.
     """
     small, size = None, (sample.width, sample.height)
     if sample.image:

@@ -67,9 +67,6 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     """Format a report as an HTML page, to be saved as UTF-8.
 
     ``on_page`` is for the service, whose users have no command line.
-
-    Raises:
-        TfodError: jinja2, or Pillow for the images, is not installed.
     """
     groups = group_findings(report)
     if on_page:
@@ -108,11 +105,7 @@ def body_of(page: mmap) -> tuple[int, int, int]:
 
 
 def render_cards(cards: Sequence[Card], title: str) -> str:
-    """Format a page with only images, to be saved as UTF-8.
-
-    Raises:
-        TfodError: jinja2 is not installed.
-    """
+    """Format a page with only images, to be saved as UTF-8."""
     return _render(title=title, report=None, cards=cards)
 
 
@@ -145,18 +138,15 @@ def _render(**values: Any) -> str:
 def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) -> Card:
     lines = []
     for group in groups:
-        findings = [
-            finding
-            for finding in group.findings
-            if (finding.shard, finding.record) == (sample.shard, sample.record)
-        ]
+        record = (sample.shard, sample.record)
+        findings = [item for item in group.findings if (item.shard, item.record) == record]
         if findings:
             lines.append((findings[0], group.rule.title, len(findings)))
-    count, record = undrawn(sample), record_name(sample.record)
+    count, name = undrawn(sample), record_name(sample.record)
     return Card(
         svg=draw(sample),
-        name=sample.item or record,
-        where=f"{sample.shard}, {record}" if names_shard else record,
+        name=sample.item or name,
+        where=f"{sample.shard}, {name}" if names_shard else name,
         lines=sorted(lines, key=lambda line: -line[0].severity.rank),
         notes=[f"{plural(count, 'box')} not drawn"] if count else [],
     )
@@ -178,10 +168,7 @@ def _make_bars(counts: Mapping[str, int]) -> dict[str, object]:
 
 
 def _fold(items: Sequence[object], first: int, total: int | None = None) -> dict[str, object]:
-    """Split items into those that are shown, those shown on demand, and a number of omitted ones.
-
-    ``total`` is the number of all items, including some that are not among ``items``.
-    """
+    """Split items into those that are shown at first, those on demand, and a number of others."""
     if len(items) <= first + 2:  # not worth a click
         first = len(items)
     total = len(items) if total is None else total

@@ -1,9 +1,8 @@
 """The report as JUnit XML, which Jenkins and GitLab show with test results.
 
 A test suite is a file that was checked, a label map, or the whole dataset. A test case is a rule
-with findings in it. It fails if the rule's severity fails the check; findings of lower severity are
-the output of a test that passes. A file without failures has another passing test, so that every
-file is shown.
+with findings; it passes if their severity does not fail the check. A file without failures has
+another passing test, so that every file is shown.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ class Group(NamedTuple):
     """The findings of a rule.
 
     Attributes:
-        rule: the rule.
         severity: the severity of the rule in this check.
         fix: the fix of all listed findings if they have the same one, else the fix of the rule.
         total: number of findings, including those that are not listed.
@@ -82,8 +81,7 @@ _NO_RECORD = "no record was read"
 def headline(report: Report) -> str:
     """Format the verdict: ``Ready for CVAT: 12 images, no boxes``, ``9 errors in 3 of 38 images``.
 
-    Warnings are counted if they fail the check. A single error that does not concern an image is
-    described. For CVAT, which needs a zip, the text mentions if there is none.
+    A single error that does not concern an image is described.
     """
     counts, whom = report.counts, for_whom(report)
     if report.valid:
@@ -252,10 +250,7 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
 
 
 def _find_repairable(report: Report, codes: Set[str]) -> str:
-    """Return the file with findings of these rules, or the folder if there are several.
-
-    Empty if no record was read, or if the shard is ``<stdin>``.
-    """
+    """Return the file or folder with findings of these rules; "" if nothing can be repaired."""
     shards = report.counts.by_shard.items() if report.counts.records else ()
     sources = {report.source_of(shard) for shard, counts in shards if codes & counts.keys()}
     for dataset in report.datasets:

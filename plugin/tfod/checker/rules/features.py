@@ -11,9 +11,9 @@ from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.problems import NOTHING, READ
+from tfod.detection.problems import EMPTY_RECORD, READ
 from tfod.example.encoding_issues import EncodingIssue
-from tfod.example.example_batch import FormProblem, bytes_of
+from tfod.example.example_batch import EncodingProblem, copy_byte_strings
 from tfod.example.wire import Kind
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
@@ -60,7 +60,7 @@ def sequence_example(batch: Batch) -> Iterator[Finding]:
     source=_PARSER,
     repair="Format, height and width are taken from the image, and the source id becomes a"
     " number. Nothing else can be made up.",
-    cases={NOTHING: Severity.ERROR},
+    cases={EMPTY_RECORD: Severity.ERROR},
 )
 def missing_feature(batch: Batch) -> Iterator[Finding]:
     """A feature without a default is not there, or has no list; or none of the layout is there."""
@@ -70,8 +70,8 @@ def missing_feature(batch: Batch) -> Iterator[Finding]:
     for key, spec in batch.expected.items():
         if not spec.required:
             continue
-        columns = [one for one in batch.examples.columns_of(key) if one.kind is not None]
-        if any(len(one.rows) == one.length for one in columns) and not spec.demanded:
+        columns = [one for one in batch.examples.find_columns(key) if one.kind is not None]
+        if any(len(one.rows) == one.length for one in columns) and not spec.is_mandatory:
             continue
         there = np.zeros(len(batch.live), bool)
         for column in columns:
@@ -79,7 +79,7 @@ def missing_feature(batch: Batch) -> Iterator[Finding]:
         for row in np.flatnonzero(looked_at & ~there).tolist():
             message = f"required feature {key} is missing ({spec.kind.value})"
             yield batch.finding(row, message, key)
-        for column in columns if spec.demanded else ():
+        for column in columns if spec.is_mandatory else ():
             for row in column.rows[column.lengths == 0].tolist():
                 yield batch.finding(row, f"required feature {key} has no value", key)
 
@@ -168,10 +168,10 @@ def not_utf8(batch: Batch) -> Iterator[Finding]:
         (keys.CLASS_TEXT, found.class_texts),
     ):
         column = found.column(key, Kind.BYTES)
-        if column.key not in found.odd_text_keys:
+        if column.key not in found.latin1_keys:
             continue
         for row in column.rows.tolist():
-            values = bytes_of(column.buffer, column[row])
+            values = copy_byte_strings(column.buffer, column[row])
             if key != keys.CLASS_TEXT and len(values) != 1:
                 continue
             odd = next((one for one in values if not _is_utf8(one)), None)
@@ -250,10 +250,10 @@ def _meant_by(key: str, absent: Set[str]) -> str | None:
     return names[near[0]] if near else None
 
 
-def _of_form(batch: Batch, form: EncodingIssue) -> Iterator[FormProblem]:
-    refused = batch.examples.refused
-    for one in (*(refused[row] for row in sorted(refused)), *batch.examples.form):
-        if one.form is form:
+def _of_form(batch: Batch, form: EncodingIssue) -> Iterator[EncodingProblem]:
+    refused = batch.examples.unreadable
+    for one in (*(refused[row] for row in sorted(refused)), *batch.examples.encoding_problems):
+        if one.issue is form:
             yield one
 
 

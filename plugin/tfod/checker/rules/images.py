@@ -16,7 +16,7 @@ from tfod.checker.finding import Finding, JsonValue, Place, Severity, plural
 from tfod.checker.rules.registry import dataset_rule, detection_rule, each_image, rule
 from tfod.checker.rules.tensorflow_images import obstacle_to_decoding
 from tfod.detection import keys
-from tfod.detection.images.image import QUARTER
+from tfod.detection.images.image import FIRST_TRANSPOSED
 from tfod.detection.problems import READ
 
 
@@ -139,7 +139,7 @@ def check_size(facts: ImageFacts) -> Iterator[Finding]:
     if (height, width) == (header.width, header.height):
         message += ": height and width are exchanged"
         fix = "Exchange image/height and image/width, and check how the boxes were normalized."
-        if header.orientation >= QUARTER:
+        if header.orientation >= FIRST_TRANSPOSED:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _TURN
     yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
@@ -173,7 +173,7 @@ def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     header = facts.header
     if header is None or header.orientation == 1:
         return
-    turned = header.orientation >= QUARTER
+    turned = header.orientation >= FIRST_TRANSPOSED
     said = (facts.declared_height, facts.declared_width)
     exchanged = turned and header.height != header.width and said == (header.width, header.height)
     message = f"the EXIF orientation is {header.orientation}: people see it "

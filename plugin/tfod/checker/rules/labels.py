@@ -22,7 +22,7 @@ from tfod.checker.rules.registry import (
     rule,
 )
 from tfod.detection import keys
-from tfod.detection.labels.fuzzy_names import folded
+from tfod.detection.labels.fuzzy_names import fold_name
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.sources.resolved import LabelMapFile
 
@@ -129,8 +129,8 @@ def unknown_text(use: ClassUse) -> Iterator[Finding]:
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
     known = use.label_map.fuzzy_names
-    if not known.same(use.text):
-        near = known.nearest(use.text)
+    if not known.find_same(use.text):
+        near = known.find_nearest(use.text)
         hint = f", did you mean {near!r:.81}" if near else ""
         items = use.label_map.items  # maybe a million, looked up as often
         has = join_names(
@@ -175,7 +175,7 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
         return
     item = use.label_map.find(use.text)
     # Several items may share a name; the id must belong to one of them.
-    if item is None or use.label in use.label_map.ids_of(use.text):
+    if item is None or use.label in use.label_map.find_ids(use.text):
         return
     other = use.label_map.find_id(use.label)
     is_other = f", which is {other.class_name!r:.81}" if other else ""
@@ -231,7 +231,7 @@ def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
     """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    meant = use.label_map.fuzzy_names.same(use.text)
+    meant = use.label_map.fuzzy_names.find_same(use.text)
     if meant:
         message = f"class {use.text!r:.81} is {meant!r:.81} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
@@ -325,10 +325,12 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
     for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
         objects[text or (item.class_name if item else "")] += count
-    in_map = {folded(name) for item in label_map.items for name in (item.name, item.display_name)}
+    in_map = {
+        fold_name(name) for item in label_map.items for name in (item.name, item.display_name)
+    }
     spellings: dict[str, dict[object, str]] = {}
     for text in sorted({*objects, *(item.class_name for item in label_map.items)} - {""}):
-        item, spelling = label_map.find(text), folded(text)
+        item, spelling = label_map.find(text), fold_name(text)
         if item is None and spelling in in_map:
             continue  # which LAB011 says
         if item is None or len(spelling) > 1:

@@ -12,7 +12,7 @@ from tfod.checker.analysis.encoded_images import FORMAT_TITLES, can_decode, look
 from tfod.checker.finding import Finding, Severity
 from tfod.checker.rules.registry import detection_rule, rule
 from tfod.detection import keys
-from tfod.detection.box_geometry import far_boxes
+from tfod.detection.box_geometry import find_far_boxes
 from tfod.detection.images.image import read_image_header
 from tfod.detection.images.mask_images import decode_mask_png, decode_pixels, png_sizes
 from tfod.example.wire import Kind
@@ -154,7 +154,7 @@ def keypoints_in_pixels(batch: Batch) -> Iterator[Finding]:
     paired = (x.counts == y.counts) & (x.counts > 0)
     points = np.stack([one.values[np.repeat(paired, one.counts)] for one in (x, y)], axis=1)
     rows = np.repeat(np.flatnonzero(paired), x.counts[paired])
-    far = np.bincount(rows[far_boxes(points)], minlength=len(batch))
+    far = np.bincount(rows[find_far_boxes(points)], minlength=len(batch))
     is_labelled = np.isfinite(points).all(axis=1) & points.any(axis=1)
     labelled = np.bincount(rows[is_labelled], minlength=len(batch))
     for row in np.flatnonzero(2 * far > labelled).tolist():
@@ -205,7 +205,7 @@ def _pixels_outside(mask: np.ndarray, box: np.ndarray) -> int:
     """The pixels of a mask outside its box; 0 if these are few, or other rules report the box."""
     sides = np.array(mask.shape[::-1])
     low, high = box.reshape(2, 2)
-    if not (low < high).all() or far_boxes(box[None]).any():
+    if not (low < high).all() or find_far_boxes(box[None]).any():
         return 0
     spare = 2 + 0.1 * (high - low) * sides  # boxes may be a bit too small
     left, top = np.clip(low * sides - spare, 0, sides).astype(int)

@@ -15,9 +15,9 @@ from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, Severity, size
 from tfod.checker.rules.registry import dataset_rule, rule
 from tfod.detection import keys
-from tfod.detection.columns import single_values
+from tfod.detection.columns import select_single_values
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
-from tfod.detection.images.source_ids import odd_source_ids
+from tfod.detection.images.source_ids import find_unusual_source_ids
 from tfod.example.wire import Kind
 from tfod.tfrecord.image_names import split_extension
 
@@ -253,7 +253,7 @@ def data_instead_of_a_name(batch: Batch) -> Iterator[Finding]:
     """image/filename or image/source_id is an image, also as text, or longer than a file's name."""
     for key in (keys.FILENAME, keys.SOURCE_ID):
         column = batch.detections.column(key, Kind.BYTES)
-        rows, spans = single_values(column)
+        rows, spans = select_single_values(column)
         for at in np.flatnonzero(spans[:, 1] >= _SMALLEST_IMAGE).tolist():
             start, length = spans[at].tolist()
             end = start + length
@@ -268,7 +268,7 @@ def _odd_source_id(batch: Batch, which: int, message: str) -> Iterator[Finding]:
     """The first id that some receivers do not read as the number it is."""
     key, rows = _source_id_key(batch), np.flatnonzero(batch.live).tolist()
     texts = [batch.detections.source_ids[row] for row in rows]
-    odd = odd_source_ids(texts)[which] if key else None
+    odd = find_unusual_source_ids(texts)[which] if key else None
     if key and odd is not None:
         text = texts[odd] or ""
         yield batch.finding(rows[odd], message.format(key, text), key, text)

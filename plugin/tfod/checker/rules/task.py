@@ -14,8 +14,8 @@ from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, join_names, plural
 from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
-from tfod.detection.labels.fuzzy_names import names_near_labels
-from tfod.detection.losses import listed
+from tfod.detection.labels.fuzzy_names import index_labels
+from tfod.detection.losses import format_counts
 
 if TYPE_CHECKING:
     from tfod.checker.references.cvat_task import Frame
@@ -53,7 +53,7 @@ def unknown_label(result: DatasetResult) -> Iterator[Finding]:
     tags = _as_labelled(result, result.tags, labels)
     some = join_names([*map(repr, sorted(labels))], _NAMES_SHOWN)
     for text in sorted((classes.keys() - {""} | tags.keys()) - labels):  # LAB014 says "" of boxes
-        near = names_near_labels(labels).nearest(text)
+        near = index_labels(labels).find_nearest(text)
         boxes = [plural(classes[text], "box")] * (text in classes)
         uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])
         message = f"class {text!r:.81} of {uses} is not a label of the "
@@ -204,7 +204,7 @@ def deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     """Skeletons, cuboids, polylines and points of the task; said once."""
     lost = Counter(result.task.unsupported_shapes) if result.task else Counter()
     if lost:
-        message = f"it would delete {listed(lost)}, which TFRecord cannot hold"
+        message = f"it would delete {format_counts(lost)}, which TFRecord cannot hold"
         yield Finding(message=message, value=lost.total())
 
 
@@ -256,7 +256,7 @@ def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
             lacking[name] += count
     if lacking:
         message = "the labels lack attributes of the shards, whose values are lost: "
-        yield Finding(message=message + listed(lacking), value=lacking.total())
+        yield Finding(message=message + format_counts(lacking), value=lacking.total())
 
 
 @dataset_rule(
@@ -274,8 +274,10 @@ def replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
     has_masks = any(result.profile.key_for(keys.MASK) in shard.keys for shard in result.shards)
     hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
     if hidden:
-        message = f"frames whose annotations are lost, since no shard has them: {listed(hidden)}"
+        message = (
+            f"frames whose annotations are lost, since no shard has them: {format_counts(hidden)}"
+        )
         yield Finding(message + HONEYPOTS * ("honeypots" in hidden), value=hidden.total())
     if outlines:
-        message = f"shapes come back as rectangles: {listed(outlines)}"
+        message = f"shapes come back as rectangles: {format_counts(outlines)}"
         yield Finding(message=message, value=outlines.total())

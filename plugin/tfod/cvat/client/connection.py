@@ -65,7 +65,7 @@ class Target:
     number: int
 
     @classmethod
-    def typed(cls, kind: str, number: str) -> Target:
+    def parse(cls, kind: str, number: str) -> Target:
         """Parse the values of ``--cvat KIND ID``, or raise TfodError."""
         if kind not in KINDS or not number.isascii() or not number.isdigit():
             raise TfodError(f"--cvat {kind} {number}: pass {', '.join(KINDS)}, then its number")

@@ -12,7 +12,7 @@ from tfod.checker.references.cvat_task import Frame, Task, shown
 from tfod.checker.reporters.escaping import in_columns
 from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError, Target
 from tfod.cvat.records import AttributeSpec, Labels
-from tfod.detection.losses import listed
+from tfod.detection.losses import format_counts
 from tfod.formats.cvat.shapes import BOX, KINDS, CvatShape, CvatTag, make_shape
 
 _Key = tuple[str, str, tuple[int, ...]]
@@ -232,7 +232,7 @@ class Changes:
         )
         lines = [*in_columns([_COLUMNS, *rows])]
         if unsupported and not self._append:
-            lines.append(f"also removed: {listed(unsupported)}")
+            lines.append(f"also removed: {format_counts(unsupported)}")
         if tracks and not self._append:
             lines.append(f"tracks that become single shapes, one per frame: {tracks}")
         return "\n".join(lines)

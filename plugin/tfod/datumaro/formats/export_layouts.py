@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tfod.datumaro.formats.export_options import ExportOptions
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.labels.labels_file import labels_text
+from tfod.detection.labels.labels_file import format_labels
 from tfod.formats.layouts.roboflow import DEFAULT_NAME, folder_of, texts_beside
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.shard_sets.search import shards_by_subset
@@ -67,7 +67,7 @@ class LabelsLayout(Layout):
     """``<subset>.tfrecord`` and ``labels.txt``."""
 
     def make_texts(self, label_map: LabelMap, subsets: Iterable[str]) -> dict[str, str]:
-        return {LABELS_FILE: labels_text(label_map.items)}
+        return {LABELS_FILE: format_labels(label_map.items)}
 
 
 class RecipeLayout(Layout):

@@ -25,7 +25,7 @@ from tfod.datumaro.export_annotations import (
 )
 from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import LabelsLayout, RecipeLayout
-from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
@@ -91,7 +91,7 @@ class KerasCocoExporter(ShardExporter):
             self._losses[ATTRIBUTES][name] += sum(not is_carried for is_carried in carried)
         image_id = _get_image_id(item) if self._keeps_images else self._image_count
         annotations = []
-        corners, _ = corners_in_pixels(detection.boxes, image.size or (1, 1))
+        corners, _ = to_pixel_corners(detection.boxes, image.size or (1, 1))
         labels = detection.class_label or ()
         for obj, box, label in zip(objects, corners.tolist(), labels, strict=True):
             self._object_count += 1

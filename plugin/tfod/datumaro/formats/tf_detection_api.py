@@ -19,12 +19,12 @@ from tfod.detection import keys
 from tfod.detection.attributes import is_attribute_value
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import encode_detection
-from tfod.detection.images.image import format_name
+from tfod.detection.images.image import find_format
 from tfod.detection.images.source_ids import (
     LARGEST_FOR,
     SourceIdNumbers,
+    find_last_number,
     former_source_id,
-    last_before_free,
 )
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -59,7 +59,7 @@ class TfDetectionApiExporter(ShardExporter):
         max_id = LARGEST_FOR.get(self._options.receiver)
         # Ids of all items, including those that will not be written.
         ids = (_get_id(item.attributes) for item in self._extractor)
-        last = last_before_free((str(value) for value in ids if value is not _NO_ID), max_id)
+        last = find_last_number((str(value) for value in ids if value is not _NO_ID), max_id)
         self._numbers = SourceIdNumbers(max_id, lambda: last)
         self._new_ids = _map_ids(self._extractor.categories(), classes)
 
@@ -95,7 +95,7 @@ class TfDetectionApiExporter(ShardExporter):
             image.frame or (1, 1),
             filename=filename,
             source_id=source_id,
-            format=format_name(encoded, filename),
+            format=find_format(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest() if encoded else "",
             height=height,
             width=width,
@@ -115,7 +115,7 @@ class TfDetectionApiExporter(ShardExporter):
         attributes.pop("source_id" if "source_id" in attributes else "id", None)
         source_id = None if value in (None, _NO_ID) else str(value)
         numbers = self._numbers
-        is_kept = numbers.largest is None or (source_id is not None and numbers.stays(source_id))
+        is_kept = numbers.largest is None or (source_id is not None and numbers.keeps(source_id))
         if self._is_roboflow or (value is not _NO_ID and is_kept):  # Roboflow has no source id
             return source_id
         attributes |= former_source_id(source_id, filename)

@@ -26,25 +26,25 @@ class FeatureSpec:
         default: value of a missing fixed feature, a tuple in row order if it has several; None if
             required.
         meaning: description for users.
-        demanded: whether the feature is required even if TensorFlow parses records without it.
-        also: further kinds of list that readers accept.
+        is_mandatory: whether the feature is required even if TensorFlow parses records without it.
+        other_kinds: further kinds of list that readers accept.
     """
 
     kind: Kind
     shape: tuple[int, ...] | None = None
     default: Value | tuple[Value, ...] | None = None
     meaning: str = ""
-    demanded: bool = False
-    also: tuple[Kind, ...] = ()
+    is_mandatory: bool = False
+    other_kinds: tuple[Kind, ...] = ()
 
-    def takes(self, kind: Kind) -> bool:
+    def accepts(self, kind: Kind) -> bool:
         """Return whether a list of this kind is accepted."""
-        return kind is self.kind or kind in self.also
+        return kind is self.kind or kind in self.other_kinds
 
     @property
     def required(self) -> bool:
         """Whether a record is invalid without the feature."""
-        return self.demanded or (self.shape is not None and self.default is None)
+        return self.is_mandatory or (self.shape is not None and self.default is None)
 
     @property
     def length(self) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfod.detection.detection import Detection, Keypoints, PngMask
-from tfod.detection.images.image import QUARTER, UPRIGHT, read_image_header
+from tfod.detection.images.image import FIRST_TRANSPOSED, UPRIGHT, read_image_header
 from tfod.detection.images.mask_images import (
     decode_mask_png,
     decode_pixels,
@@ -43,19 +43,19 @@ _INVERSE = {6: 8, 8: 6}
 """Orientations that undo another one; all others undo themselves."""
 
 
-def orientation_of(encoded: bytes | memoryview) -> int:
+def read_orientation(encoded: bytes | memoryview) -> int:
     """Return the EXIF orientation of an image file; 1 if it has none that is valid."""
     data = bytes(encoded)
     header = read_image_header(data, 0, len(data))
     return header.orientation if header else UPRIGHT
 
 
-def opposite(orientation: int) -> int:
-    """Return the orientation that undoes another one; ``turned_back`` with it rotates forward."""
+def invert_orientation(orientation: int) -> int:
+    """Return the orientation that undoes another one; ``unrotate`` with it rotates forward."""
     return _INVERSE.get(orientation, orientation)
 
 
-def upright_image(encoded: bytes | memoryview, name: str) -> bytes:
+def rotate_image(encoded: bytes | memoryview, name: str) -> bytes:
     """Return an image file with rotated pixels instead of its EXIF orientation.
 
     JPEGs keep their tables and subsampling; other formats are written without loss.
@@ -74,7 +74,7 @@ def upright_image(encoded: bytes | memoryview, name: str) -> bytes:
             warnings.simplefilter("ignore")  # Pillow warns about tags that it cannot read
             with Image.open(io.BytesIO(encoded)) as image:
                 image.load()
-                transpose = getattr(Image.Transpose, _PILLOW_TRANSPOSE[orientation_of(encoded)])
+                transpose = getattr(Image.Transpose, _PILLOW_TRANSPOSE[read_orientation(encoded)])
                 # Pillow has already rotated a TIFF while loading it.
                 rotated = image if image.format == "TIFF" else image.transpose(transpose)
                 rotated.save(out, **_saving_options(image), exif=_exif_without_orientation(image))
@@ -112,29 +112,29 @@ def _exif_without_orientation(image: Any) -> bytes:
         return b""
 
 
-def with_upright_pixels(detection: Detection) -> Detection:
+def rotate_pixels(detection: Detection) -> Detection:
     """Rotate only the image of a Detection, whose annotations already match the result."""
-    encoded = upright_image(detection.encoded or b"", f"image {detection.filename!r:.81}")
+    encoded = rotate_image(detection.encoded or b"", f"image {detection.filename!r:.81}")
     return replace(detection, encoded=encoded, sha256=hashlib.sha256(encoded).hexdigest())
 
 
-def turned_back(detection: Detection, orientation: int) -> Detection:
+def unrotate(detection: Detection, orientation: int) -> Detection:
     """Convert annotations of an image as EXIF shows it to its stored pixels."""
     height, width = detection.height, detection.width
-    if orientation >= QUARTER:
+    if orientation >= FIRST_TRANSPOSED:
         height, width = width, height
     numbers = detection.numerical_masks
     return replace(
         detection,
         height=height,
         width=width,
-        boxes=boxes_turned_back(detection.boxes, orientation),
+        boxes=unrotate_boxes(detection.boxes, orientation),
         masks=detection.masks
         and [mask and _unrotate_object_mask(mask, orientation) for mask in detection.masks],
         numerical_masks=None
         if numbers is None
-        else np.stack([mask_turned_back(mask, orientation) for mask in numbers]),
-        keypoints=keypoints_turned_back(detection.keypoints, orientation),
+        else np.stack([unrotate_mask(mask, orientation) for mask in numbers]),
+        keypoints=unrotate_keypoints(detection.keypoints, orientation),
         image_masks={
             name: _unrotate_image_mask(mask, orientation)
             for name, mask in detection.image_masks.items()
@@ -142,34 +142,34 @@ def turned_back(detection: Detection, orientation: int) -> Detection:
     )
 
 
-def boxes_turned_back(boxes: np.ndarray, orientation: int) -> np.ndarray:
+def unrotate_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
     """Convert normalized boxes ``xmin, ymin, xmax, ymax``, shape (n, 4), to stored pixels."""
-    points = points_turned_back(boxes.reshape(-1, 2, 2), orientation)
+    points = unrotate_points(boxes.reshape(-1, 2, 2), orientation)
     unrotated: np.ndarray = np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
     return unrotated
 
 
-def keypoints_turned_back(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:
+def unrotate_keypoints(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:
     """Convert keypoints to stored pixels; unlabelled keypoints stay 0, 0."""
     if keypoints is None:
         return None
     labelled = (keypoints.visibility > 0)[..., None] | keypoints.xy.any(axis=-1, keepdims=True)
-    xy = np.where(labelled, points_turned_back(keypoints.xy, orientation), keypoints.xy)
+    xy = np.where(labelled, unrotate_points(keypoints.xy, orientation), keypoints.xy)
     return replace(keypoints, xy=xy)
 
 
-def points_turned_back(points: np.ndarray, orientation: int) -> np.ndarray:
+def unrotate_points(points: np.ndarray, orientation: int) -> np.ndarray:
     """Convert normalized points, with x and y in the last axis, to stored pixels."""
-    if orientation >= QUARTER:
+    if orientation >= FIRST_TRANSPOSED:
         points, orientation = points[..., ::-1], _AFTER_TRANSPOSE[orientation]
     rows, columns = _STEPS.get(orientation, (1, 1))
     x, y = points[..., 0], points[..., 1]
     return np.stack((x if columns > 0 else 1 - x, y if rows > 0 else 1 - y), axis=-1)
 
 
-def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:
+def unrotate_mask(mask: np.ndarray, orientation: int) -> np.ndarray:
     """Convert a mask, rows first, to stored pixels."""
-    if orientation >= QUARTER:
+    if orientation >= FIRST_TRANSPOSED:
         mask, orientation = mask.T, _AFTER_TRANSPOSE[orientation]
     rows, columns = _STEPS.get(orientation, (1, 1))
     return mask[::rows, ::columns]
@@ -177,7 +177,7 @@ def mask_turned_back(mask: np.ndarray, orientation: int) -> np.ndarray:
 
 def _unrotate_object_mask(mask: PngMask, orientation: int) -> PngMask:
     try:
-        pixels = mask_turned_back(decode_mask_png(mask.data), orientation)
+        pixels = unrotate_mask(decode_mask_png(mask.data), orientation)
     except ValueError:
         return mask  # the reader of the mask reports it
     return PngMask(encode_gray_png(pixels, is_box=is_box_png(mask.data)))
@@ -185,6 +185,6 @@ def _unrotate_object_mask(mask: PngMask, orientation: int) -> PngMask:
 
 def _unrotate_image_mask(mask: PngMask, orientation: int) -> PngMask:
     try:
-        return PngMask(encode_gray_png(mask_turned_back(decode_pixels(mask.data), orientation)))
+        return PngMask(encode_gray_png(unrotate_mask(decode_pixels(mask.data), orientation)))
     except ValueError:
         return mask

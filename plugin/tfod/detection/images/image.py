@@ -61,7 +61,7 @@ class ImageHeader(NamedTuple):
 
 UPRIGHT = 1
 """Orientation of an image that is shown as stored."""
-QUARTER = 5
+FIRST_TRANSPOSED = 5
 """First of the orientations that swap height and width."""
 
 # JPEG
@@ -384,7 +384,7 @@ def image_size(data: bytes) -> tuple[int, int] | None:
     return header.height, header.width
 
 
-def format_name(encoded: bytes | None, filename: str) -> str:
+def find_format(encoded: bytes | None, filename: str) -> str:
     """Return the ``image/format`` by the bytes, else by the file name; '' without an image."""
     if not encoded:
         return ""

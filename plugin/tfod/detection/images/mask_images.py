@@ -66,7 +66,7 @@ def ellipse_outline(
 ) -> list[float]:
     """Return an ellipse as x, y, x, y, …, rotated clockwise, precise up to 2,000 pixels."""
     angles = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
-    return turned(rx * np.cos(angles), ry * np.sin(angles), (cx, cy), degrees)
+    return rotate_points(rx * np.cos(angles), ry * np.sin(angles), (cx, cy), degrees)
 
 
 def box_outline(corners: tuple[float, float, float, float], degrees: float = 0.0) -> list[float]:
@@ -75,10 +75,10 @@ def box_outline(corners: tuple[float, float, float, float], degrees: float = 0.0
     half_width, half_height = (right - left) / 2, (bottom - top) / 2
     xs = np.array((-half_width, half_width, half_width, -half_width))
     ys = np.array((-half_height, -half_height, half_height, half_height))
-    return turned(xs, ys, (left + half_width, top + half_height), degrees)
+    return rotate_points(xs, ys, (left + half_width, top + half_height), degrees)
 
 
-def turned(
+def rotate_points(
     xs: np.ndarray, ys: np.ndarray, centre: tuple[float, float], degrees: float
 ) -> list[float]:
     """Rotate points, given relative to a centre, about that centre; return x, y, x, y, …"""

@@ -39,14 +39,14 @@ _SMALL_DIGITS = len(str(LARGEST_FLOAT32)) - 1
 _INT64_DIGITS = len(str(LARGEST_INT64)) - 1
 
 
-def number_of(text: str) -> int | None:
+def parse_source_id(text: str) -> int | None:
     """Return the number that TensorFlow parses from a source id; None if it fails."""
     match = _NUMBER.fullmatch(text)
     number = int(match[1] + match[2]) if match else None
     return number if number is not None and -LARGEST_INT64 - 1 <= number <= LARGEST_INT64 else None
 
 
-def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]:
+def find_unusual_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]:
     """Return the index of the first source id that is not a number, and of the first above 2**24.
 
     Each index is None if there is no such id. Missing and empty ids are ignored.
@@ -61,8 +61,8 @@ def odd_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]
             return None, None
     # Usually no id is large, which a single search can prove.
     may_be_large = _EIGHT_DIGITS.search(joined)
-    non_numbers = (i for i, x in enumerate(texts) if x and number_of(x) is None)
-    large = (i for i, x in enumerate(texts) if x and abs(number_of(x) or 0) > LARGEST_FLOAT32)
+    non_numbers = (i for i, x in enumerate(texts) if x and parse_source_id(x) is None)
+    large = (i for i, x in enumerate(texts) if x and abs(parse_source_id(x) or 0) > LARGEST_FLOAT32)
     return next(non_numbers, None), next(large, None) if may_be_large else None
 
 
@@ -73,7 +73,7 @@ class SourceIdNumbers:
         largest: limit up to which numeric source ids are kept, others are replaced; None to number
             only images without a source id.
         find_last: function that finds the number after which all are free
-            (:func:`last_before_free`), called for the first new number.
+            (:func:`find_last_number`), called for the first new number.
     """
 
     def __init__(self, largest: int | None, find_last: Callable[[], int]) -> None:
@@ -81,7 +81,7 @@ class SourceIdNumbers:
         self._find_last = find_last
         self._last: int | None = None
 
-    def stays(self, source_id: str | None) -> bool:
+    def keeps(self, source_id: str | None) -> bool:
         """Return whether an image keeps its source id."""
         return _is_kept(source_id, self.largest)
 
@@ -99,7 +99,7 @@ class SourceIdNumbers:
 
     def number(self, detection: Detection) -> Detection:
         """Return a Detection that keeps its source id or has a new number."""
-        if self.stays(detection.source_id):
+        if self.keeps(detection.source_id):
             return detection
         former = former_source_id(detection.source_id, detection.filename)
         extra: Mapping[str, Any] = {**detection.image_extra, **former}
@@ -116,12 +116,12 @@ def former_source_id(source_id: str | None, filename: str | None) -> dict[str, s
 def _is_kept(source_id: str | None, largest: int | None) -> bool:
     if not source_id or not source_id.strip():
         return False
-    number = number_of(source_id)
+    number = parse_source_id(source_id)
     return largest is None or (number is not None and abs(number) <= largest)
 
 
-def last_before_free(source_ids: Iterable[str | None], largest: int | None) -> int:
+def find_last_number(source_ids: Iterable[str | None], largest: int | None) -> int:
     """Return the largest number up to ``largest``, after which all are free; 0 without any."""
-    numbers = (number_of(source_id) or 0 for source_id in source_ids if source_id)
+    numbers = (parse_source_id(source_id) or 0 for source_id in source_ids if source_id)
     limit = min(largest or _MAX_COUNTED, _MAX_COUNTED)
     return max((number for number in numbers if 0 < number <= limit), default=0)

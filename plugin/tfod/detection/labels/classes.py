@@ -153,7 +153,7 @@ class ClassTable:
         items = tuple(self._items[number] for number in kept)
         items = _assign_free_ids(items, [self._has_id[number] for number in kept])
         names = _make_unique_names(items, by_display)
-        items = tuple(item.named(name) for item, name in zip(items, names, strict=True))
+        items = tuple(item.with_name(name) for item, name in zip(items, names, strict=True))
         return LabelMap(items), names, [indices[targets[number]] for number in range(len(targets))]
 
     def _sort_id(self, number: int) -> float:

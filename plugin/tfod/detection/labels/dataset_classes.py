@@ -71,14 +71,14 @@ class Classes:
     def label_map(self) -> LabelMap:
         """All classes so far, ordered by id."""
         if self._label_map is None:
-            items = (self._items[number].named() for number in sorted(self._items))
+            items = (self._items[number].with_name() for number in sorted(self._items))
             self._label_map = LabelMap(tuple(items))
         return self._label_map
 
     @property
     def used(self) -> list[LabelMapItem]:
         """The classes of the records, ordered by id."""
-        return [self._items[number].named() for number in sorted(self._used)]
+        return [self._items[number].with_name() for number in sorted(self._used)]
 
     def ids(
         self, label_map: LabelMap | None, texts: Sequence[str | None], labels: Sequence[int | None]
@@ -96,7 +96,7 @@ class Classes:
                 self._note(scope, *pair, number)
         return [ids[pair] for pair in zip(texts, labels, strict=True)]
 
-    def unexplained(self) -> list[str]:
+    def describe_unknown_ids(self) -> list[str]:
         """Return sentences about ids that neither a text nor a label map explains."""
         ids: dict[str, list[str]] = {}
         for file, label in sorted(self.unknown_ids):

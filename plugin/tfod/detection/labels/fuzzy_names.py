@@ -17,7 +17,7 @@ _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
 
-def folded(text: str) -> str:
+def fold_name(text: str) -> str:
     """Return a text without case, spaces, hyphens and underscores, which people spell differently.
 
     Between two digits they are significant: the road sign 1-1 is not the sign 11.
@@ -25,7 +25,7 @@ def folded(text: str) -> str:
     return _BETWEEN_WORDS.sub("", _BETWEEN_DIGITS.sub(".", text.casefold()))
 
 
-def plain_letters(text: str) -> str:
+def strip_punctuation(text: str) -> str:
     """Return the letters and digits of a name, without case."""
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
@@ -48,13 +48,13 @@ class FuzzyNames:
                 for variant in _with_one_deletion(spelling):
                     self._by_error.setdefault(variant, name)
 
-    def same(self, text: str) -> str | None:
+    def find_same(self, text: str) -> str | None:
         """Return the name that differs only in spelling, or None."""
         return self._by_spelling.get(self._fold(text))
 
-    def nearest(self, text: str) -> str | None:
+    def find_nearest(self, text: str) -> str | None:
         """Return the same, or the name with one letter more, less, changed or transposed."""
-        same = self.same(text)
+        same = self.find_same(text)
         if same is not None:
             return same
         variants = _with_one_deletion(self._fold(text))
@@ -69,6 +69,6 @@ def _with_one_deletion(spelling: str) -> Iterator[str]:
 
 
 @functools.lru_cache(4)
-def names_near_labels(labels: frozenset[str]) -> FuzzyNames:
+def index_labels(labels: frozenset[str]) -> FuzzyNames:
     """Return an index of the labels of a CVAT task, ignoring case and punctuation."""
-    return FuzzyNames(sorted(labels), plain_letters)
+    return FuzzyNames(sorted(labels), strip_punctuation)

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfod.detection.labels.fuzzy_names import FuzzyNames, folded
+from tfod.detection.labels.fuzzy_names import FuzzyNames, fold_name
 from tfod.errors import LabelMapError, ShardError
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
 
 _BYTE_ORDER_MARK = "\ufeff"
-LONGEST_LABEL_MAP = 4 << 20
+MAX_LABEL_MAP_BYTES = 4 << 20
 """Bytes; the label map of 20,000 classes of Open Images has 1.5 million."""
 _STEP = 1 << 20
 _NO_IDS: frozenset[int] = frozenset()
@@ -80,7 +80,7 @@ class LabelMapItem:
         """The name, else the display name, else the id as text."""
         return self.name or self.display_name or str(self.id)
 
-    def named(self, name: str = "") -> LabelMapItem:
+    def with_name(self, name: str = "") -> LabelMapItem:
         """Return the item, with ``name`` or else its id as name if it has no name at all."""
         has_name = self.name or self.display_name
         return self if has_name else dataclasses.replace(self, name=name or self.class_name)
@@ -127,7 +127,7 @@ class LabelMap:
     @functools.cached_property
     def fuzzy_names(self) -> FuzzyNames:
         """An index of the names and display names that tolerates typing errors."""
-        return FuzzyNames(self.ids_by_text, folded)
+        return FuzzyNames(self.ids_by_text, fold_name)
 
     @functools.cached_property
     def id_range(self) -> tuple[int, int]:
@@ -143,7 +143,7 @@ class LabelMap:
             names_by_id.setdefault(item.id, []).append(item.class_name)
         return {class_id: names for class_id, names in names_by_id.items() if len(names) > 1}
 
-    def ids_of(self, text: str) -> AbstractSet[int]:
+    def find_ids(self, text: str) -> AbstractSet[int]:
         """Return the ids of all classes with this name or display name."""
         return self.ids_by_text.get(text, _NO_IDS)
 
@@ -176,7 +176,7 @@ def _item_text(item: LabelMapItem) -> str:
     return "item {\n" + "".join(f"\t{line}\n" for line in lines) + "}\n\n"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a text in double quotes, escaped for protobuf's text format."""
     return f'"{_escape(text)}"'
 
@@ -217,7 +217,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
         with_items = _BRACE.sub(_insert_item, repaired)
         if with_items != repaired:
             deviations.append("items without the word 'item' are read as items")
-        with_quotes = _UNQUOTED.sub(lambda name: name[1] + quoted(name[2]), with_items)
+        with_quotes = _UNQUOTED.sub(lambda name: name[1] + quote(name[2]), with_items)
         if with_quotes != with_items:
             deviations.append("names without quotes are read as names")
         try:
@@ -271,7 +271,7 @@ def _explain(text: str, source: str, error: Exception) -> str:
 def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read a label map from a file or URL. Returns and raises like :func:`parse_label_map`."""
     name = os.fspath(path)
-    return decode_label_map(read_text_file(name, LONGEST_LABEL_MAP), name)
+    return decode_label_map(read_text_file(name, MAX_LABEL_MAP_BYTES), name)
 
 
 def read_text_file(name: str, most: int) -> bytes:
@@ -295,8 +295,8 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
     """Parse a label map's bytes. Returns and raises like :func:`parse_label_map`."""
     if is_record_header(data):
         raise LabelMapError(f"{name} is a shard, not a label map; did you swap the two paths?")
-    if len(data) > LONGEST_LABEL_MAP:
-        max_mib = LONGEST_LABEL_MAP >> 20
+    if len(data) > MAX_LABEL_MAP_BYTES:
+        max_mib = MAX_LABEL_MAP_BYTES >> 20
         raise LabelMapError(f"{name} is too long for a label map (above {max_mib} MiB)")
     try:
         text = data.decode("utf-8")
@@ -315,7 +315,7 @@ def load_label_map(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list
     name = os.fspath(file_or_name)
     # A folder with the name of a shipped label map does not hide it.
     if not os.path.isfile(name) and name in packaged_label_maps():
-        return shipped_label_map(name), []
+        return load_shipped_label_map(name), []
     require_label_map(name)
     return read_label_map(name)
 
@@ -329,7 +329,7 @@ def require_label_map(name: str) -> None:
         )
 
 
-def shipped_label_map(name: str) -> LabelMap:
+def load_shipped_label_map(name: str) -> LabelMap:
     """Return a label map that tfod ships, regardless of files in the working folder."""
     return read_label_map(_packaged_folder() / f"{name}.pbtxt")[0]
 

@@ -55,17 +55,17 @@ def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read classes from a ``labels.txt`` or label map; shared and several ids are deviations."""
     read = read_labels if is_labels_file(path) else read_label_map
     label_map, notes = read(path)
-    return label_map, [*notes, *notes_of_shared_ids(path, label_map)]
+    return label_map, [*notes, *describe_shared_ids(path, label_map)]
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     """Read classes from a file, or from a label map that tfod ships by name (``coco``, …)."""
     read = read_labels if is_labels_file(file_or_name) else load_label_map
     label_map, notes = read(file_or_name)
-    return label_map, [*notes, *notes_of_shared_ids(file_or_name, label_map)]
+    return label_map, [*notes, *describe_shared_ids(file_or_name, label_map)]
 
 
-def notes_of_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> list[str]:
+def describe_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> list[str]:
     """Return a sentence if classes share an id, and one if a class has several ids."""
     deviations: list[str] = []
     shared = label_map.names_of_shared_ids
@@ -95,7 +95,7 @@ def is_labels_file(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(".txt")
 
 
-def labels_text(items: Iterable[LabelMapItem]) -> str:
+def format_labels(items: Iterable[LabelMapItem]) -> str:
     """Format classes as a ``labels.txt``; LabelMapError if a name has a line break."""
     lines = []
     for item in items:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.box_geometry import PixelBox, enclosing_pixels
+from tfod.detection.box_geometry import PixelBox, enclose_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
@@ -207,7 +207,7 @@ class Writer(FormatWriter):
         def pixels(number: int) -> np.ndarray | None:
             mask = masks[number]
             drawn = None if mask is None else self._pixels(mask, one, size)
-            corners = None if drawn is None else enclosing_pixels(drawn)
+            corners = None if drawn is None else enclose_pixels(drawn)
             self.losses[_EMPTY][""] += drawn is not None and corners is None
             if corners is not None:
                 far = not np.allclose(corners, boxes[number].extent, atol=_MOVED)

@@ -15,22 +15,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfod.detection.attributes import box_as_drawn, number_as_typed
-from tfod.detection.box_geometry import (
-    PixelBox,
-    clipped_outline,
-    enclosing_pixels,
-    enclosing_points,
-)
+from tfod.detection.attributes import find_unrotated_box, parse_typed_number
+from tfod.detection.box_geometry import PixelBox, clip_outline, enclose_pixels, enclose_points
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
     ImageLabel,
     PngMask,
     ShapeDetails,
-    drawn_by_number,
+    index_shape_details,
 )
-from tfod.detection.images.image import format_name, sniff_format
+from tfod.detection.images.image import find_format, sniff_format
 from tfod.detection.images.mask_images import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
@@ -135,7 +130,7 @@ class DetectionBuilder:
             class_label=[self._id(one.label, image) for one in shapes],
             masks=masks,
             attributes=self._attributes(shapes, image.task),
-            drawn=drawn_by_number([_drawn(one) for one in shapes]),
+            shape_details=index_shape_details([_drawn(one) for one in shapes]),
             image_labels=[
                 ImageLabel(
                     tag.label,
@@ -160,7 +155,7 @@ class DetectionBuilder:
         return replace(
             one,
             encoded=encoded,
-            format=format_name(encoded, filename),
+            format=find_format(encoded, filename),
             sha256=hashlib.sha256(encoded).hexdigest(),
         )
 
@@ -182,10 +177,10 @@ class DetectionBuilder:
         if max(-left, -top, right - width, bottom - height) < _HUNDREDTH:
             return seen
         if shape.kind == MASK:
-            seen = enclosing_pixels(decode_runs(shape.runs, shape.extent, size))
+            seen = enclose_pixels(decode_runs(shape.runs, shape.extent, size))
         elif shape.kind != BOX or shape.rotation:
-            outline = clipped_outline(shape.outline, size)
-            seen = enclosing_points(outline) if outline else None
+            outline = clip_outline(shape.outline, size)
+            seen = enclose_points(outline) if outline else None
         if seen is not None:
             _count_shape(self.changed[_CLIPPED])
         return seen
@@ -253,7 +248,7 @@ class DetectionBuilder:
             if kind == _CHECKBOX:
                 found[name] = _TRUTH.get(text.lower(), text)
             elif kind == _NUMBER and len(text) <= 20:
-                found[name] = number_as_typed(text)
+                found[name] = parse_typed_number(text)
         return found
 
 
@@ -293,16 +288,16 @@ def shapes_of(
         pixels: draws an object's mask by its number; None where it has none but its box.
         fit: what is kept of its attributes.
     """
-    free = 1 + max((drawn.group for drawn in one.drawn.values()), default=0)
+    free = 1 + max((drawn.group for drawn in one.shape_details.values()), default=0)
     for number, (label, box) in enumerate(zip(classes, corners, strict=True)):
         values = {
             name: column[number]
             for name, column in one.attributes.items()
             if column[number] is not None
         }
-        drawn = one.drawn.get(number, _PLAIN)
+        drawn = one.shape_details.get(number, _PLAIN)
         points = keypoints_of(one, number, size)
-        before = box_as_drawn(drawn, box, size)
+        before = find_unrotated_box(drawn, box, size)
         mask = pixels(number) if before is None else None
         runs, extent = (None if mask is None else encode_runs(mask)) or ((), before or box)
         group = drawn.group or (free + number if points else 0)
@@ -318,7 +313,7 @@ def shapes_of(
             z_order=drawn.z_order,
         )
         if points:
-            yield CvatShape(POINTS, label, enclosing_points(points), points=points, group=group)
+            yield CvatShape(POINTS, label, enclose_points(points), points=points, group=group)
 
 
 def keypoints_of(one: Detection, number: int, size: tuple[int, int]) -> tuple[float, ...]:

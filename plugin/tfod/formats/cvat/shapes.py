@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfod.detection.box_geometry import PixelBox, degrees_of, enclosing_pixels, enclosing_points
+from tfod.detection.box_geometry import PixelBox, enclose_pixels, enclose_points, parse_degrees
 from tfod.detection.images.mask_images import (
     box_outline,
     ellipse_outline,
@@ -88,7 +88,7 @@ class CvatShape:
             return self.extent
         x, y, rx, ry = self._ellipse
         if self.kind != ELLIPSE:
-            return enclosing_points(self.outline)
+            return enclose_points(self.outline)
         angle = math.radians(self.rotation)
         half_width = math.hypot(rx * math.cos(angle), ry * math.sin(angle))
         half_height = math.hypot(rx * math.sin(angle), ry * math.cos(angle))
@@ -190,7 +190,7 @@ def make_shape(
         extent = first_column, first_row, last_column + 1, last_row + 1
     elif kind == "polygon":
         marks["points"] = _rounded(points, digits)
-        extent = enclosing_points(marks["points"])
+        extent = enclose_points(marks["points"])
     elif kind == "ellipse":
         x, y, right, top = points
         cx, cy, rx, ry = _rounded((x, y, right - x, y - top), digits)
@@ -202,7 +202,7 @@ def make_shape(
     return CvatShape(
         kind=KINDS[kind],
         extent=extent,
-        rotation=round(float(rotation), digits) if turns and degrees_of(rotation) else 0.0,
+        rotation=round(float(rotation), digits) if turns and parse_degrees(rotation) else 0.0,
         **marks,
     )
 
@@ -218,7 +218,7 @@ def _attributes(attributes: Iterable[Any]) -> Attributes:
 def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
     """What the pixels of a mask enclose; its extent where it has none."""
     left, top = (int(value) for value in extent[:2])
-    corners = enclosing_pixels(_pixels_of_extent(runs, extent))
+    corners = enclose_pixels(_pixels_of_extent(runs, extent))
     if corners is None:
         return extent
     return left + corners[0], top + corners[1], left + corners[2], top + corners[3]
@@ -277,7 +277,7 @@ def _require_drawable(size: tuple[int, int]) -> None:
 
 def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
     """CVAT's runs of a mask and their extent, half-open; None where the mask is empty."""
-    corners = enclosing_pixels(mask)
+    corners = enclose_pixels(mask)
     if corners is None:
         return None
     left, top, right, bottom = (int(value) for value in corners)

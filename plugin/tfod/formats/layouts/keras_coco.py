@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tfod.detection.box_geometry import corners_in_pixels
+from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detection import Detection
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
@@ -80,7 +80,7 @@ class Writer(shards.Writer):
         super().finish(label_map)
 
     def _objects(self, one: Detection) -> Iterator[KerasAnnotation]:
-        corners, _ = corners_in_pixels(one.boxes, (one.height or 1, one.width or 1))
+        corners, _ = to_pixel_corners(one.boxes, (one.height or 1, one.width or 1))
         areas = one.attributes.get("area") or [None] * len(corners)
         for box, label, area in zip(corners.tolist(), one.class_label or (), areas, strict=True):
             known = float(area) if isinstance(area, (int, float)) else None

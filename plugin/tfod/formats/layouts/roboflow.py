@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tfod.detection import keys
 from tfod.detection.detection import Detection
-from tfod.detection.labels.label_map import LabelMap, quoted
+from tfod.detection.labels.label_map import LabelMap, quote
 from tfod.errors import TfodError
 from tfod.example.example import (
     bytes_feature,
@@ -51,8 +51,8 @@ def texts_beside(
 ) -> dict[str, str]:
     """Return the note that says what an export is, and each subset's label map, by path."""
     spelt = "".join(  # four spaces, double quotes, commas, display names
-        f"item {{\n    name: {quoted(item.class_name)},\n    id: {item.id},\n"
-        f"    display_name: {quoted(item.display_name or item.class_name)}\n}}\n"
+        f"item {{\n    name: {quote(item.class_name)},\n    id: {item.id},\n"
+        f"    display_name: {quote(item.display_name or item.class_name)}\n}}\n"
         for item in label_map.items
     )
     note = (

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tfod.detection.detection import Detection
-from tfod.detection.images.exif_rotation import opposite, turned_back, with_upright_pixels
+from tfod.detection.images.exif_rotation import invert_orientation, rotate_pixels, unrotate
 from tfod.detection.images.image import (
+    FIRST_TRANSPOSED,
     FORMAT_OF_EXTENSION,
-    QUARTER,
     UPRIGHT,
     read_image_header,
     sniff_format,
@@ -359,7 +359,7 @@ def frame_of(
     if image is None:
         return Frame(known, known)
     stored, turn = (image.height, image.width), image.orientation
-    shown = stored[::-1] if turn >= QUARTER else stored
+    shown = stored[::-1] if turn >= FIRST_TRANSPOSED else stored
     is_upright = known == shown or known != stored
     if has_objects and known == stored[::-1] != shown:
         problems.add(_EXCHANGED, f"{where}: {format_size(known)}, the file {format_size(stored)}")
@@ -386,10 +386,10 @@ def to_output_frame(
     if turn == UPRIGHT:
         return one
     if frame.is_upright != options.upright:
-        one = turned_back(one, turn if frame.is_upright else opposite(turn))
+        one = unrotate(one, turn if frame.is_upright else invert_orientation(turn))
     if options.upright:
         problems.add(TURNED, f"{one.filename}: orientation {turn}")
-        return with_upright_pixels(one) if one.encoded else one
+        return rotate_pixels(one) if one.encoded else one
     if frame.is_upright and len(one.boxes):
         problems.add(_TURNED_BACK, f"{one.filename}: orientation {turn}")
     return one

@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfod.detection.box_geometry import degrees_of, enclosing_visible
+from tfod.detection.box_geometry import enclose_visible, parse_degrees
 from tfod.detection.detection import (
     AttributeValue,
     Detection,
     Keypoints,
     PngMask,
     ShapeDetails,
-    drawn_by_number,
+    index_shape_details,
 )
 from tfod.detection.images.mask_images import box_outline
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
     load_label_map,
+    load_shipped_label_map,
     read_label_map,
-    shipped_label_map,
 )
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
@@ -81,7 +81,7 @@ class SourceClasses:
         """The id of a class; raises TfodError where the map lacks it."""
         item = self.label_map.find(text)
         if item is None:
-            near = self.label_map.fuzzy_names.nearest(text)
+            near = self.label_map.fuzzy_names.find_nearest(text)
             hint = f", did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
                 f"{where}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
@@ -125,7 +125,7 @@ class SourceClasses:
                 return cls(label_map, beside, tuple(notes), beside)
             unused = [f"{beside} was not used: it lacks the classes {', '.join(lacking)}"]
         unused *= bool(beside or several)
-        ready = shipped_label_map(shipped) if shipped else None
+        ready = load_shipped_label_map(shipped) if shipped else None
         if ready and all(map(ready.find, found)):
             return cls(ready, shipped, tuple(unused))
         return cls(LabelMap.from_names(found), f"made from {origin}", tuple(unused))
@@ -158,16 +158,14 @@ class AnnotatedObject(NamedTuple):
         if self.drawn.box is None:
             return self
         outline = box_outline(self.drawn.box, self.drawn.rotation)
-        return self._replace(
-            box=enclosing_visible(outline, size), outline=self.outline or [outline]
-        )
+        return self._replace(box=enclose_visible(outline, size), outline=self.outline or [outline])
 
 
 def rotated(
     box: Sequence[float], rotation: object, place: str, problems: ConversionProblems
 ) -> ShapeDetails:
     """How a box was drawn that is rotated by some degrees, which is counted."""
-    if degrees := degrees_of(rotation):
+    if degrees := parse_degrees(rotation):
         problems.add(ROTATED, place)
         left, top, right, bottom = box
         return ShapeDetails((left, top, right, bottom), degrees)
@@ -261,7 +259,7 @@ class DatasetBuilder:
             class_text=[one.name for one in kept],
             class_label=[self.classes.id_of(one.name, one.place) for one in kept],
             attributes={name: [one.attributes.get(name) for one in kept] for name in attributes},
-            drawn=drawn_by_number([one.drawn for one in kept]),
+            shape_details=index_shape_details([one.drawn for one in kept]),
             masks=self.draw(kept, frame) if self.draw and size else None,
             keypoints=_keypoints(kept, size, point_count, point_names)
             if size and point_count
