@@ -206,7 +206,7 @@ class TestWriting:
         ("options", "output"),
         [
             ({"profile": "nix"}, "profile: 'nix' is not one of image_classification, image_label"),
-            ({"num_shards": 0}, "num_shards: 0 is not a number of at least 1"),
+            ({"num_shards": 0}, "num_shards: 0 is not a whole number above 0"),
             ({"image_ext": ".xyz"}, "image_ext: '.xyz' is not one of"),
             ({"label_map": "nix.txt"}, r"nix.txt cannot be read: No such file"),
         ],

@@ -119,7 +119,7 @@ pub unsafe extern "C" fn LLVMFuzzerTestOneInput(data: *const u8, size: usize) ->
         let first = firsts[..known][*code as usize];
         assert!(first <= number as i64 && hashes[first as usize] == hashes[number]);
     }
-    let mut gathered = vec![0; spans::gathered(data, &list, Some(0))];
+    let mut gathered = vec![0; spans::gathered_size(data, &list, Some(0))];
     spans::gather(data, &list, Some(0), &mut gathered);
     0
 }

@@ -1,8 +1,7 @@
 """The kernel: functions on bytes that find records, parse Examples to columns and hash spans.
 
-It imports nothing else of tfod. Without the compiled library, slower Python code does the same;
-:mod:`tfod.kernel.reference` is the specification of both. The functions, and NumPy, are loaded on
-first use, so that ``WHY_NOT_COMPILED`` is available quickly.
+Imports nothing else of tfod. :mod:`tfod.kernel.reference` is the specification; the compiled
+library is used if it exists. The functions, and NumPy, are only loaded on first use.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def _address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _require_no_defect(count: int) -> int:
+def _check(count: int) -> int:
     if count == _DEFECT:
         raise RuntimeError("a bug in the compiled kernel of tfod; TFOD_KERNEL=0 disables it")
     return count
@@ -49,11 +49,10 @@ def find_records(buffer: Bytes, *, max_length: int = MAX_PAYLOAD_BYTES) -> Found
         capacity = min((len(data) - position) // 16 + 1, capacity)
         start, length = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         tail = data[position:]
-        count = _require_no_defect(
+        count = _check(
             LIBRARY.tfod_find_records(
-                _address(tail), len(tail), max_length, True,
-                _address(start), _address(length), capacity,
-                ctypes.byref(stop), ctypes.byref(end),
+                _address(tail), len(tail), max_length, True, _address(start), _address(length),
+                capacity, ctypes.byref(stop), ctypes.byref(end),
             )
         )  # fmt: skip
         starts.append(start[:count] + position)
@@ -71,15 +70,14 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
     starts, lengths = np.ascontiguousarray(starts, "<i8"), np.ascontiguousarray(lengths, "<i8")
     sizes = (ctypes.c_uint64 * 3)()
     address, size = _address(data), len(data)
-    handle = LIBRARY.tfod_parse(
-        address, size, _address(starts), _address(lengths), len(starts), sizes
-    )
+    spans = _address(starts), _address(lengths), len(starts)
+    handle = LIBRARY.tfod_parse(address, size, *spans, sizes)
     if not handle:
-        _require_no_defect(_DEFECT)
+        _check(_DEFECT)
     try:
         columns, problems, block_bytes = sizes
         block = np.empty(block_bytes // 8, "<i8")
-        _require_no_defect(LIBRARY.tfod_write(handle, address, size, _address(block), block_bytes))
+        _check(LIBRARY.tfod_write(handle, address, size, _address(block), block_bytes))
     finally:
         LIBRARY.tfod_free(handle)
     heads = columns * _COLUMN_WORDS
@@ -125,8 +123,7 @@ def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:
     """Hash spans; see :func:`tfod.kernel.reference.hash_spans`."""
     spans = np.ascontiguousarray(spans, "<i8")
     hashes = np.empty(len(spans), np.uint64)
-    arguments = _to_arguments(buffer, spans)
-    _require_no_defect(LIBRARY.tfod_hash_spans(*arguments, _address(hashes)))
+    _check(LIBRARY.tfod_hash_spans(*_to_arguments(buffer, spans), _address(hashes)))
     return hashes
 
 
@@ -136,7 +133,7 @@ def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray
     codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
     outputs = _address(codes), _address(firsts)
     count = LIBRARY.tfod_code_spans(*_to_arguments(buffer, spans), *outputs)
-    return codes, firsts[: _require_no_defect(count)].copy()
+    return codes, firsts[: _check(count)].copy()
 
 
 def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> bytes:
@@ -144,9 +141,8 @@ def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> by
     spans = np.ascontiguousarray(spans, "<i8")
     arguments = _to_arguments(buffer, spans)
     byte = separator[0] if separator else -1
-    size = _require_no_defect(LIBRARY.tfod_gather_spans(*arguments, byte, None, 0))
-    joined = np.empty(size, np.uint8)
-    _require_no_defect(LIBRARY.tfod_gather_spans(*arguments, byte, _address(joined), len(joined)))
+    joined = np.empty(_check(LIBRARY.tfod_gather_spans(*arguments, byte, None, 0)), np.uint8)
+    _check(LIBRARY.tfod_gather_spans(*arguments, byte, _address(joined), len(joined)))
     return joined.tobytes()
 
 
@@ -155,5 +151,5 @@ def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
     spans = np.ascontiguousarray(spans, "<i8")
     arguments = _to_arguments(buffer, spans)
     size = LIBRARY.tfod_gather_spans(*arguments, -1, _address(out), len(out))
-    if _require_no_defect(size) != len(out):
+    if _check(size) != len(out):
         raise ValueError(f"the spans have {size} bytes, but the output has {len(out)}")

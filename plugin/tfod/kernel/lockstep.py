@@ -1,8 +1,7 @@
 """The Python kernel for whole batches, which reads many records at once with NumPy.
 
-Nearly all records are as protobuf writes them, and the records of a batch have their keys in
-nearly the same order. So NumPy reads the next feature of all rows at once. Rows with anything
-unusual are left to :mod:`tfod.kernel.reference`.
+Nearly all records are as protobuf writes them, with the same keys in nearly the same order. So
+NumPy reads the next feature of all rows at once; :mod:`tfod.kernel.reference` reads other rows.
 """
 
 from __future__ import annotations

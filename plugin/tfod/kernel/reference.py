@@ -44,9 +44,7 @@ class MalformedError(ValueError):
 
 
 def find_records(buffer: Bytes, *, max_length: int = MAX_PAYLOAD_BYTES) -> FoundRecords:
-    """Find the records at the start of a buffer, and verify their checksums.
-
-    The walk ends at the first truncated or damaged record. Each byte is read at most once.
+    """Find records and verify their checksums, up to the first truncated or damaged record.
 
     Args:
         buffer: bytes of a shard, beginning with the header of a record.
@@ -161,12 +159,7 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
     """Parse records to columns, one for each key and kind of list, ordered by first occurrence.
 
     A record that protobuf rejects, or that is not within the buffer, is a row without values and
-    with a problem.
-
-    Args:
-        buffer: buffer with the payloads.
-        starts: start of each payload, int64 of shape (n,).
-        lengths: length of each payload in bytes, int64 of shape (n,).
+    with a problem. ``starts`` and ``lengths`` are spans in bytes, int64 of shape (n,).
     """
     data = as_array(buffer).data  # a view, because the buffer may contain a hundred images
     columns: dict[tuple[bytes, ListKind], _Column] = {}
@@ -344,9 +337,7 @@ def _hash(part: bytes) -> int:
 def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct byte strings, in the order of their first occurrence.
 
-    Returns:
-        The code of each span, int64 of shape (n,), and the number of the first span with each
-        code, int64 of shape (codes,).
+    Return the code of each span, int64 of shape (n,), and the first span of each code, int64.
     """
     numbers: dict[bytes, int] = {}
     codes = [numbers.setdefault(part, len(numbers)) for part in _slice_spans(buffer, spans)]
@@ -360,10 +351,9 @@ def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> by
 
 
 def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
-    """Join the bytes of spans, which must be within the buffer, into ``out``, uint8 of shape (m,).
+    """Join the bytes of spans within the buffer in ``out``, uint8 of shape (m,).
 
-    Raises:
-        ValueError: the spans have more or fewer bytes than ``out``.
+    Raises ValueError if the spans have more or fewer bytes than ``out``.
     """
     joined = gather_spans(buffer, spans)
     if len(joined) != len(out):

@@ -25,7 +25,7 @@ _AUTO_DETECT = 47
 
 
 class Compression(str, enum.Enum):
-    """The compression of a whole shard, with the values that the command line accepts."""
+    """The compression of a whole shard, with the values of the command line."""
 
     NONE = "none"
     GZIP = "gzip"

@@ -1,7 +1,6 @@
-"""Image ids from the file names in records.
+"""Image ids from the file names in records: relative, safe as a path, and unique.
 
-File names may be absolute paths of another computer, Windows paths, duplicates, or missing. Ids
-are relative, safe as a path, and unique.
+File names may be absolute paths of another computer, Windows paths, duplicates, or missing.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def split_extension(path: str) -> tuple[str, str]:
 class IdMaker:
     """A generator of unique ids for the images of a subset.
 
-    ``1.jpg`` becomes ``1``, ``1.png`` next to it becomes ``1.png``, and another record with the
-    same file name becomes ``1~2``.
+    ``1.jpg`` becomes ``1``, then ``1.png`` stays ``1.png``, and another ``1.jpg`` becomes ``1~2``.
     """
 
     _ids: set[str] = field(default_factory=set)

@@ -87,8 +87,7 @@ class OutputFolder(Output):
         path = os.path.join(self._folder, name)
         if self._texts.setdefault(path, content) != content:
             raise OutputExistsError(
-                f"{path}: two subsets have different files of this name; write each subset to its "
-                "own folder"
+                f"{path}: two subsets have different files of this name; use separate folders"
             )
         if os.path.lexists(path) and _read_file(path) != content:
             self._require_replaceable([path])
@@ -116,13 +115,11 @@ class OutputFolder(Output):
         self._require_replaceable(paths)
         for path in paths:
             if not looks_like_shard(path):
-                raise OutputExistsError(
-                    f"{path} already exists and is not a shard; choose another name"
-                )
+                raise OutputExistsError(f"{path} exists and is not a shard; choose another name")
 
 
 def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
-    """Check that a label map to be changed has no shards next to it that are kept."""
+    """Check that a label map that changes is not the label map of shards that are kept."""
     if not os.path.lexists(label_map):
         return
     folder, replaced = os.path.dirname(label_map), set(map(os.path.realpath, obsolete))

@@ -127,9 +127,8 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
     """Yield the records of a shard, uncompressed, GZIP or ZLIB.
 
     Raises:
-        ShardError: the shard is damaged; the error has the first damaged record, its byte and a
-            fix. Unlike TensorFlow, tfod rejects a file that ends inside a header, and a file of
-            zero bytes unless it belongs to a numbered set.
+        ShardError: the shard is damaged. Unlike TensorFlow, tfod rejects a file that ends inside a
+            header, and an empty file unless it belongs to a numbered set.
         OSError: the file or URL cannot be opened or read.
     """
     for batch in read_record_batches(path):

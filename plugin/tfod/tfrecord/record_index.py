@@ -1,10 +1,8 @@
 """Random access into a shard: byte spans that are read lazily, and an index of records.
 
-An imported image is a span (file, offset, length) until its bytes are needed. The file stays open,
-so that images remain readable while an export replaces their shard. A shard that is compressed or
-in a zip cannot be read at an offset; it is unpacked into a temporary file on first use. If too
-many files are open, the least recently used one is closed. A file that has changed when it is
-opened again causes an error.
+An imported image is a span until its bytes are needed. The file stays open, so that images remain
+readable while an export replaces their shard; a file that has changed when it is opened again
+causes an error. A shard that is compressed or in a zip is unpacked to a temporary file first.
 """
 
 from __future__ import annotations
@@ -83,10 +81,7 @@ def identify(path: str | os.PathLike[str]) -> ShardIdentity:
 
 
 def close_files() -> None:
-    """Close all shards, because Windows cannot replace open files.
-
-    Spans open their file again, and raise an error if it has changed by then.
-    """
+    """Close all shards, because Windows cannot replace open files; spans open them again."""
     _open_files.close()
 
 

@@ -70,7 +70,7 @@ def parse_size(text: str) -> int:
 def parse_count(value: int | str) -> int:
     """Convert a number of shards to int; raise OptionError if it is below 1."""
     if not str(value).isdigit() or int(value) < 1:
-        raise OptionError(f"num_shards: {value!r} is not a number of at least 1")
+        raise OptionError(f"num_shards: {value!r} is not a whole number above 0")
     return int(value)
 
 

@@ -1,8 +1,8 @@
-//! Two checksums of 32 bits: CRC-32C, as TFRecord stores it, and CRC-32, as zlib has it.
+//! Two checksums of 32 bits: CRC-32C, which TFRecord stores, and the CRC-32 of zlib.
 //!
-//! On x86-64 CRC-32C has an instruction of its own, here in three streams, since each waits for the
-//! one before; AArch64 has one, too. Elsewhere tables take 16 bytes at a time, as for CRC-32, which
-//! is needed of short strings alone.
+//! x86-64 and AArch64 have an instruction for CRC-32C. On x86-64 it is used in three streams,
+//! because each instruction waits for the previous one. Other processors use tables for 16 bytes at
+//! a time. So does CRC-32, which is only needed for short strings.
 
 const CRC32C: u32 = 0x82F6_3B78;
 const CRC32: u32 = 0xEDB8_8320;
@@ -11,7 +11,7 @@ static CRC32_TABLES: Tables = tables(CRC32);
 
 type Tables = [[u32; 256]; 16];
 
-/// Multiplies by a power of x, modulo the polynomial; the lowest bit is the highest power.
+/// Multiplies by a power of x, modulo the polynomial. The lowest bit is the highest power.
 const fn times_x(mut crc: u32, exponent: u32, polynomial: u32) -> u32 {
     let mut bit = 0;
     while bit < exponent {
@@ -32,8 +32,8 @@ const fn tables(polynomial: u32) -> Tables {
     while table < 16 {
         let mut value = 0;
         while value < 256 {
-            let before = tables[table - 1][value];
-            tables[table][value] = before >> 8 ^ tables[0][(before & 0xFF) as usize];
+            let previous = tables[table - 1][value];
+            tables[table][value] = previous >> 8 ^ tables[0][(previous & 0xFF) as usize];
             value += 1;
         }
         table += 1;
@@ -41,14 +41,14 @@ const fn tables(polynomial: u32) -> Tables {
     tables
 }
 
-fn by_tables(tables: &Tables, mut crc: u32, data: &[u8]) -> u32 {
+fn crc_by_tables(tables: &Tables, mut crc: u32, data: &[u8]) -> u32 {
     let mut blocks = data.chunks_exact(16);
     for block in &mut blocks {
         let start = crc.to_le_bytes();
         crc = 0;
-        for (place, &byte) in block.iter().enumerate() {
-            let byte = if place < 4 { byte ^ start[place] } else { byte };
-            crc ^= tables[15 - place][byte as usize];
+        for (index, &byte) in block.iter().enumerate() {
+            let byte = if index < 4 { byte ^ start[index] } else { byte };
+            crc ^= tables[15 - index][byte as usize];
         }
     }
     blocks
@@ -62,26 +62,26 @@ mod simd {
     use super::{times_x, CRC32C};
     use std::arch::x86_64::*;
 
-    /// Whether the processor has what is used here.
-    pub fn available() -> bool {
+    /// Returns whether the processor has the instructions.
+    pub fn is_available() -> bool {
         is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq")
     }
 
-    /// Words of eight bytes in each of three streams, at most.
+    /// The maximum number of words of eight bytes in each of three streams.
     const STRIPE: usize = 128;
-    /// For a number of words what moves a CRC-32C over so many: x to 64 times that, less the 33
-    /// powers that a product and the instruction add.
-    static MOVES: [u32; 2 * STRIPE + 1] = moves();
+    /// Factors that shift a CRC-32C by a number of words: x to the power of 64 times the number,
+    /// minus 33, because a product and the instruction add 33 powers.
+    static SHIFTS: [u32; 2 * STRIPE + 1] = shifts();
 
-    const fn moves() -> [u32; 2 * STRIPE + 1] {
-        let mut found = [0; 2 * STRIPE + 1];
+    const fn shifts() -> [u32; 2 * STRIPE + 1] {
+        let mut shifts = [0; 2 * STRIPE + 1];
         let mut words = 1;
-        found[1] = times_x(1 << 31, 64 - 33, CRC32C);
+        shifts[1] = times_x(1 << 31, 64 - 33, CRC32C);
         while words < 2 * STRIPE {
-            found[words + 1] = times_x(found[words], 64, CRC32C);
+            shifts[words + 1] = times_x(shifts[words], 64, CRC32C);
             words += 1;
         }
-        found
+        shifts
     }
 
     #[inline]
@@ -93,27 +93,27 @@ mod simd {
     pub unsafe fn crc32c(mut crc: u32, mut data: &[u8]) -> u32 {
         while data.len() >= 3 * 64 {
             let count = (data.len() / 24).min(STRIPE);
-            let (first, rest) = data.split_at(8 * count);
-            let (second, rest) = rest.split_at(8 * count);
-            let (third, rest) = rest.split_at(8 * count);
+            let (first, tail) = data.split_at(8 * count);
+            let (second, tail) = tail.split_at(8 * count);
+            let (third, tail) = tail.split_at(8 * count);
             let mut sums = [u64::from(crc), 0, 0];
             for number in 0..count {
                 sums[0] = _mm_crc32_u64(sums[0], word(first, number));
                 sums[1] = _mm_crc32_u64(sums[1], word(second, number));
                 sums[2] = _mm_crc32_u64(sums[2], word(third, number));
             }
-            let sums_of_two = _mm_set_epi64x(sums[1] as i64, sums[0] as i64);
-            let by = _mm_set_epi64x(i64::from(MOVES[count]), i64::from(MOVES[2 * count]));
-            let moved = _mm_xor_si128(
-                _mm_clmulepi64_si128::<0x00>(sums_of_two, by),
-                _mm_clmulepi64_si128::<0x11>(sums_of_two, by),
+            let first_sums = _mm_set_epi64x(sums[1] as i64, sums[0] as i64);
+            let factors = _mm_set_epi64x(i64::from(SHIFTS[count]), i64::from(SHIFTS[2 * count]));
+            let shifted = _mm_xor_si128(
+                _mm_clmulepi64_si128::<0x00>(first_sums, factors),
+                _mm_clmulepi64_si128::<0x11>(first_sums, factors),
             );
-            crc = (_mm_crc32_u64(0, _mm_cvtsi128_si64(moved) as u64) ^ sums[2]) as u32;
-            data = rest;
+            crc = (_mm_crc32_u64(0, _mm_cvtsi128_si64(shifted) as u64) ^ sums[2]) as u32;
+            data = tail;
         }
         let mut words = data.chunks_exact(8);
-        for eight in &mut words {
-            crc = _mm_crc32_u64(u64::from(crc), word(eight, 0)) as u32;
+        for bytes in &mut words {
+            crc = _mm_crc32_u64(u64::from(crc), word(bytes, 0)) as u32;
         }
         words.remainder().iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
     }
@@ -123,12 +123,12 @@ mod simd {
 mod simd {
     use std::arch::asm;
 
-    /// Whether the processor has what is used here.
-    pub fn available() -> bool {
+    /// Returns whether the processor has the instructions.
+    pub fn is_available() -> bool {
         std::arch::is_aarch64_feature_detected!("crc")
     }
 
-    /// By the names of its instructions: Rust has them only from 1.80 on.
+    /// Uses assembly, because Rust has intrinsics for these instructions only since 1.80.
     pub unsafe fn crc32c(mut crc: u32, data: &[u8]) -> u32 {
         let mut words = data.chunks_exact(8);
         for word in &mut words {
@@ -144,22 +144,20 @@ mod simd {
     }
 }
 
-/// The CRC-32C of some bytes.
 pub fn crc32c(data: &[u8]) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if simd::available() {
+    if simd::is_available() {
         // SAFETY: the processor has the instructions.
         return !unsafe { simd::crc32c(!0, data) };
     }
-    !by_tables(&CRC32C_TABLES, !0, data)
+    !crc_by_tables(&CRC32C_TABLES, !0, data)
 }
 
-/// The CRC-32 of some bytes.
 pub fn crc32(data: &[u8]) -> u32 {
-    !by_tables(&CRC32_TABLES, !0, data)
+    !crc_by_tables(&CRC32_TABLES, !0, data)
 }
 
-/// The checksum as TFRecord stores it: rotated right by 15 bits, plus a constant.
+/// Returns the checksum that TFRecord stores: CRC-32C, rotated right by 15 bits, plus a constant.
 pub fn masked(data: &[u8]) -> u32 {
     crc32c(data).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
@@ -169,17 +167,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_those_of_the_catalogues() {
-        assert_eq!(crc32c(b"123456789"), 0xE306_9283); // RFC 3720, and every CRC catalogue
+    fn check_values_are_correct() {
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283); // RFC 3720, and CRC catalogues
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     }
 
     #[test]
-    fn every_way_agrees_on_every_length() {
+    fn tables_and_instructions_agree_on_every_length() {
         let data: Vec<u8> = (0..4000u32).map(|n| (n * n >> 3) as u8).collect();
         for length in 0..data.len() {
             let part = &data[..length];
-            assert_eq!(crc32c(part), !by_tables(&CRC32C_TABLES, !0, part));
+            assert_eq!(crc32c(part), !crc_by_tables(&CRC32C_TABLES, !0, part));
         }
     }
 }

@@ -1,11 +1,10 @@
-//! The kernel of tfod: record framing, Examples as columns, and byte strings hashed, coded and
-//! gathered, behind a plain C interface.
+//! The kernel of tfod: functions with a C interface that find records, parse Examples to columns, and
+//! hash, number and join byte strings.
 //!
-//! It knows bytes, not meaning, and never trusts a length: whatever a record claims, memory stays
-//! below 128 times the bytes that are handed in (for real records it is about twice), and time is
-//! linear in them. All logic is safe Rust,
-//! but for the processor's instructions in [`crc`]; this file alone touches raw pointers, which its
-//! caller (`compiled.py`) has made from arrays.
+//! It never trusts a length: whatever a record claims, memory stays below 128 times the size of the
+//! input (about twice for real records), and time is linear in it. Except for the instructions of
+//! the processor in [`crc`], all logic is safe Rust. Only this file uses raw pointers, which the
+//! caller (`compiled.py`) has got from arrays.
 
 pub mod columns;
 pub mod crc;
@@ -19,16 +18,16 @@ use columns::Columns;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::slice;
 
-/// What a function returns in place of a count if there is a defect in it.
+/// The return value instead of a count if the kernel has a bug.
 const DEFECT: usize = usize::MAX;
 
-/// Changes with every change of a signature or a layout below.
+/// Returns the version of the interface, which changes with every signature or layout below.
 #[no_mangle]
 pub extern "C" fn tfod_abi() -> u32 {
     3
 }
 
-/// A slice of what a caller has handed in; NumPy's empty arrays may have any address.
+/// Returns a slice of an array of the caller; empty arrays of NumPy may have any address.
 unsafe fn view<'a, T>(data: *const T, length: usize) -> &'a [T] {
     if length == 0 {
         &[]
@@ -45,36 +44,36 @@ unsafe fn view_mut<'a, T>(data: *mut T, length: usize) -> &'a mut [T] {
     }
 }
 
-/// A panic must not cross into C.
+/// Runs `work`; a panic, which must not cross into C, becomes `otherwise`.
 fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
 }
 
-/// As [`records::find`]; returns the count, and writes where the walk ended and why.
+/// See [`records::find`]; returns the count, and writes the position and the reason of the end.
 #[no_mangle]
 pub unsafe extern "C" fn tfod_find_records(
     buffer: *const u8,
     length: usize,
-    longest: u64,
+    max_length: u64,
     verify: u32,
     starts: *mut i64,
     lengths: *mut i64,
-    room: usize,
+    capacity: usize,
     position: *mut usize,
     end: *mut i32,
 ) -> usize {
     let buffer = view(buffer, length);
-    let (starts, lengths) = (view_mut(starts, room), view_mut(lengths, room));
+    let (starts, lengths) = (view_mut(starts, capacity), view_mut(lengths, capacity));
     guarded(DEFECT, || {
-        let (count, at, why) = records::find(buffer, longest, verify != 0, starts, lengths);
-        *position = at;
-        *end = why as i32;
+        let (count, stop, reason) = records::find(buffer, max_length, verify != 0, starts, lengths);
+        *position = stop;
+        *end = reason as i32;
         count
     })
 }
 
-/// As [`parse::parse`]; writes the three [`Columns::sizes`]. To be given to [`tfod_free`], up to
-/// which the buffer has to stay; null if there is a defect.
+/// See [`parse::parse`]; writes the three [`Columns::sizes`]. The caller passes the result to
+/// [`tfod_free`] and keeps the buffer until then. Returns null if the kernel has a bug.
 #[no_mangle]
 pub unsafe extern "C" fn tfod_parse(
     buffer: *const u8,
@@ -92,19 +91,19 @@ pub unsafe extern "C" fn tfod_parse(
     })
 }
 
-/// As [`Columns::write`], into a block of the size that [`tfod_parse`] has said.
+/// See [`Columns::write`]; the size of the block comes from [`tfod_parse`].
 #[no_mangle]
 pub unsafe extern "C" fn tfod_write(
     columns: *const Columns<'static>,
     buffer: *const u8,
     length: usize,
     block: *mut u8,
-    room: usize,
+    capacity: usize,
 ) -> usize {
-    let (buffer, block) = (view(buffer, length), view_mut(block, room));
+    let (buffer, block) = (view(buffer, length), view_mut(block, capacity));
     guarded(DEFECT, || {
         (*columns).write(buffer, block);
-        room
+        capacity
     })
 }
 
@@ -113,7 +112,7 @@ pub unsafe extern "C" fn tfod_free(columns: *mut Columns<'static>) {
     guarded((), || drop(Box::from_raw(columns)));
 }
 
-/// As [`spans::hash`].
+/// See [`spans::hash`].
 #[no_mangle]
 pub unsafe extern "C" fn tfod_hash_spans(
     buffer: *const u8,
@@ -129,7 +128,7 @@ pub unsafe extern "C" fn tfod_hash_spans(
     })
 }
 
-/// As [`spans::code`]; both outputs have room for `count`.
+/// See [`spans::code`]; both outputs have `count` elements.
 #[no_mangle]
 pub unsafe extern "C" fn tfod_code_spans(
     buffer: *const u8,
@@ -144,8 +143,8 @@ pub unsafe extern "C" fn tfod_code_spans(
     guarded(DEFECT, || spans::code(buffer, spans, codes, firsts))
 }
 
-/// As [`spans::gather`], a separator below 0 being none; returns how many bytes there are, and
-/// writes them where `room` is so many.
+/// See [`spans::gather`]; a separator below 0 means none. Returns the number of bytes, and writes
+/// them only if `capacity` is this number.
 #[no_mangle]
 pub unsafe extern "C" fn tfod_gather_spans(
     buffer: *const u8,
@@ -154,15 +153,15 @@ pub unsafe extern "C" fn tfod_gather_spans(
     count: usize,
     separator: i32,
     out: *mut u8,
-    room: usize,
+    capacity: usize,
 ) -> usize {
-    let (buffer, spans, out) = (view(buffer, length), view(spans, count), view_mut(out, room));
+    let (buffer, spans, out) = (view(buffer, length), view(spans, count), view_mut(out, capacity));
     guarded(DEFECT, || {
         let separator = u8::try_from(separator).ok();
-        let needed = spans::gathered(buffer, spans, separator);
-        if needed == room {
+        let size = spans::gathered_size(buffer, spans, separator);
+        if size == capacity {
             spans::gather(buffer, spans, separator, out);
         }
-        needed
+        size
     })
 }

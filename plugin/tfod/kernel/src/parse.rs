@@ -1,17 +1,17 @@
-//! Examples to columns.
+//! The parser of Examples to columns.
 //!
-//! What a record holds is what protobuf says it holds: the last of equal keys, the last list of a
-//! feature, lists of one kind joined. Where TensorFlow's fast parser takes the same bytes otherwise
-//! (tensorflow/core/util/example_proto_fast_parsing.cc), a problem names row and key.
+//! Records are read as protobuf reads them: the last of repeated keys and the last list of a feature
+//! count, and lists of the same kind are joined. If the fast parser of TensorFlow reads the bytes
+//! differently (tensorflow/core/util/example_proto_fast_parsing.cc), the row has a problem.
 //!
-//! Nearly all records are as protobuf writes them, and are read in one pass, [`Parser::plain`]. It
-//! gives up at anything else, and the record is read again by [`Parser::find_entries`] and
-//! [`Parser::read_entries`], which know all that may come.
+//! Nearly all records are as protobuf writes them, and are read in one pass by
+//! [`Parser::read_plain`]. All other records are read again by [`Parser::find_entries`] and
+//! [`Parser::read_entries`], which handle every message.
 
 use crate::columns::{span, Code, Column, Columns, BYTES, FLOAT, INT64, NOWHERE, NO_LIST};
 use crate::wire::{Malformed, Reader, FIXED32, LENGTH, VARINT};
 
-/// Parses the records of a batch; spans beyond the buffer are rows that are malformed.
+/// Parses the records of a batch; spans that are not within the buffer are malformed rows.
 pub fn parse<'a>(buffer: &'a [u8], starts: &[i64], lengths: &[i64]) -> Columns<'a> {
     let (entries, more) = (Vec::new(), Vec::new());
     let mut parser =
@@ -22,7 +22,7 @@ pub fn parse<'a>(buffer: &'a [u8], starts: &[i64], lengths: &[i64]) -> Columns<'
         let start = usize::try_from(start).ok();
         match start.zip(end).and_then(|(start, end)| buffer.get(start..end)) {
             Some(record) => parser.add(record),
-            None => parser.columns.say(parser.row, NOWHERE, Code::Malformed),
+            None => parser.columns.add_problem(parser.row, NOWHERE, Code::Malformed),
         }
     }
     parser.columns
@@ -33,9 +33,9 @@ struct Parser<'a> {
     row: u32,
     columns: Columns<'a>,
     entries: Vec<Entry<'a>>,
-    /// Further parts of features whose value comes in several fields.
+    /// Further values of entries that have several.
     more: Vec<&'a [u8]>,
-    /// The key that came first last time.
+    /// The first key of the previous record.
     first: u32,
 }
 
@@ -43,19 +43,19 @@ struct Parser<'a> {
 struct Entry<'a> {
     key: u32,
     value: &'a [u8],
-    /// Half-open, in [`Parser::more`].
+    /// A half-open range in [`Parser::more`].
     more: (usize, usize),
-    counts: bool,
+    is_last: bool,
 }
 
-/// How far a feature has been read.
-struct Reading {
+/// The state of reading a feature.
+struct FeatureState {
     kind: u32,
-    place: u32,
+    column: u32,
     lists: u64,
 }
 
-/// The bytes of a field that has this tag and is all there is.
+/// Returns the bytes of a field if the data are only this field, with this tag.
 #[inline]
 fn whole(data: &[u8], tag: u8) -> Option<&[u8]> {
     let mut reader = Reader(data.strip_prefix(&[tag])?);
@@ -63,7 +63,7 @@ fn whole(data: &[u8], tag: u8) -> Option<&[u8]> {
     Some(value).filter(|_| reader.is_empty())
 }
 
-/// The bytes of a field that has this tag, and what is behind it.
+/// Returns the bytes of a field with this tag, and the data after it.
 #[inline]
 fn leading(data: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader(data.strip_prefix(&[tag])?);
@@ -76,7 +76,7 @@ const SECOND: u8 = 2 << 3 | LENGTH;
 impl<'a> Parser<'a> {
     fn add(&mut self, record: &'a [u8]) {
         self.columns.begin_record();
-        if self.plain(record).is_some() {
+        if self.read_plain(record).is_some() {
             return;
         }
         self.columns.undo_record(self.row);
@@ -84,21 +84,21 @@ impl<'a> Parser<'a> {
         self.more.clear();
         if self.find_entries(record).and_then(|()| self.read_entries()).is_err() {
             self.columns.undo_record(self.row);
-            self.columns.say(self.row, NOWHERE, Code::Malformed);
+            self.columns.add_problem(self.row, NOWHERE, Code::Malformed);
         }
     }
 
-    /// Reads a record that is as protobuf writes it, without a repeated key.
-    fn plain(&mut self, record: &'a [u8]) -> Option<()> {
-        let mut rest = if record.is_empty() { record } else { whole(record, FIRST)? };
-        let mut before = NOWHERE;
-        while !rest.is_empty() {
-            let (entry, behind) = leading(rest, FIRST)?;
-            rest = behind;
+    /// Reads a record as protobuf writes it, without repeated keys; returns none for other records.
+    fn read_plain(&mut self, record: &'a [u8]) -> Option<()> {
+        let mut entries = if record.is_empty() { record } else { whole(record, FIRST)? };
+        let mut previous = NOWHERE;
+        while !entries.is_empty() {
+            let (entry, tail) = leading(entries, FIRST)?;
+            entries = tail;
             let (name, value) = leading(entry, FIRST)?;
             let feature = whole(value, SECOND)?;
-            let key = self.expected(name, before)?;
-            before = key;
+            let key = self.find_key(name, previous)?;
+            previous = key;
             let (kind, list) = match feature {
                 [] => (NO_LIST, feature),
                 [tag @ (0x0A | 0x12 | 0x1A), ..] => (u32::from(tag >> 3), whole(feature, *tag)?),
@@ -109,15 +109,15 @@ impl<'a> Parser<'a> {
                 return None;
             }
             *last = (self.row, NOWHERE);
-            let place = self.columns.begin_row(key, kind, self.row);
-            let column = &mut self.columns.columns[place as usize];
+            let index = self.columns.begin_row(key, kind, self.row);
+            let column = &mut self.columns.columns[index as usize];
             match kind {
                 BYTES => {
                     let mut list = list;
                     while !list.is_empty() {
-                        let (value, behind) = leading(list, FIRST)?;
+                        let (value, tail) = leading(list, FIRST)?;
                         push_span(column, span(self.buffer, value));
-                        list = behind;
+                        list = tail;
                     }
                 }
                 FLOAT if !list.is_empty() => push_floats(column, whole(list, FIRST)?).ok()?,
@@ -129,27 +129,27 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// The number of a key: mostly it is the one that came behind the one before last time.
+    /// Returns the number of a key, usually the key that followed the previous one last time.
     #[inline]
-    fn expected(&mut self, name: &'a [u8], before: u32) -> Option<u32> {
+    fn find_key(&mut self, name: &'a [u8], previous: u32) -> Option<u32> {
         let keys = &self.columns.keys;
-        let next = keys.get(before as usize).map_or(self.first, |key| key.next);
-        if keys.get(next as usize).map_or(false, |key| key.name == name && key.sound) {
+        let next = keys.get(previous as usize).map_or(self.first, |key| key.next);
+        if keys.get(next as usize).map_or(false, |key| key.name == name && key.is_utf8) {
             return Some(next);
         }
         let number = self.columns.key(name)?;
-        match self.columns.keys.get_mut(before as usize) {
+        match self.columns.keys.get_mut(previous as usize) {
             Some(key) => key.next = number,
             None => self.first = number,
         }
         Some(number)
     }
 
-    fn say(&mut self, key: u32, code: Code) {
-        self.columns.say(self.row, key, code);
+    fn add_problem(&mut self, key: u32, code: Code) {
+        self.columns.add_problem(self.row, key, code);
     }
 
-    /// The features of the record.
+    /// Collects the map entries of the record.
     fn find_entries(&mut self, record: &'a [u8]) -> Result<(), Malformed> {
         let mut example = Reader(record);
         while !example.is_empty() {
@@ -162,12 +162,12 @@ impl<'a> Parser<'a> {
                         if (entry.number, entry.wire) == (1, LENGTH) {
                             self.find_entry(entry.value)?;
                         } else {
-                            self.say(NOWHERE, Code::Unusual);
+                            self.add_problem(NOWHERE, Code::Unusual);
                         }
                     }
                 }
-                (2, LENGTH) => self.say(NOWHERE, Code::SequenceExample),
-                _ => self.say(NOWHERE, Code::Unusual),
+                (2, LENGTH) => self.add_problem(NOWHERE, Code::SequenceExample),
+                _ => self.add_problem(NOWHERE, Code::Unusual),
             }
         }
         Ok(())
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
     fn find_entry(&mut self, entry: &'a [u8]) -> Result<(), Malformed> {
         let (mut name, mut value) = (&entry[..0], None);
         let mut entry = Reader(entry);
-        let (mut names, mut others) = (0u64, false);
+        let (mut names, mut has_unknown) = (0u64, false);
         let first_more = self.more.len();
         while !entry.is_empty() {
             let field = entry.field()?;
@@ -188,43 +188,43 @@ impl<'a> Parser<'a> {
                 }
                 (2, LENGTH) if value.is_none() => value = Some(field.value),
                 (2, LENGTH) => self.more.push(field.value),
-                _ => others = true,
+                _ => has_unknown = true,
             }
         }
         let key = self.columns.key(name).ok_or(Malformed)?;
         let more = (first_more, self.more.len());
-        if names != 1 || value.is_none() || more.0 != more.1 || others {
-            self.say(key, Code::Unusual);
+        if names != 1 || value.is_none() || more.0 != more.1 || has_unknown {
+            self.add_problem(key, Code::Unusual);
         }
         let number = self.entries.len() as u32;
         let last = std::mem::replace(&mut self.columns.keys[key as usize].last, (self.row, number));
-        if let (true, Some(before)) = (last.0 == self.row, self.entries.get_mut(last.1 as usize)) {
-            before.counts = false;
-            self.say(key, Code::RepeatedKey);
+        if let (true, Some(earlier)) = (last.0 == self.row, self.entries.get_mut(last.1 as usize)) {
+            earlier.is_last = false;
+            self.add_problem(key, Code::RepeatedKey);
         }
-        self.entries.push(Entry { key, value: value.unwrap_or(&name[..0]), more, counts: true });
+        self.entries.push(Entry { key, value: value.unwrap_or(&name[..0]), more, is_last: true });
         Ok(())
     }
 
     fn read_entries(&mut self) -> Result<(), Malformed> {
         for number in 0..self.entries.len() {
             let entry = self.entries[number];
-            let mut reading = Reading { kind: NO_LIST, place: NOWHERE, lists: 0 };
+            let mut state = FeatureState { kind: NO_LIST, column: NOWHERE, lists: 0 };
             for part in 0..=entry.more.1 - entry.more.0 {
                 let value = match part {
                     0 => entry.value,
                     _ => self.more[entry.more.0 + part - 1],
                 };
-                if entry.counts {
-                    self.read_feature(entry.key, value, &mut reading)?;
+                if entry.is_last {
+                    self.read_feature(entry.key, value, &mut state)?;
                 } else {
                     check_feature(self.buffer, value)?;
                 }
             }
-            if reading.lists > 1 {
-                self.say(entry.key, Code::SeveralLists);
+            if state.lists > 1 {
+                self.add_problem(entry.key, Code::SeveralLists);
             }
-            if entry.counts && reading.kind == NO_LIST {
+            if entry.is_last && state.kind == NO_LIST {
                 self.columns.begin_row(entry.key, NO_LIST, self.row);
             }
         }
@@ -235,35 +235,35 @@ impl<'a> Parser<'a> {
         &mut self,
         key: u32,
         value: &'a [u8],
-        reading: &mut Reading,
+        state: &mut FeatureState,
     ) -> Result<(), Malformed> {
         let mut feature = Reader(value);
         while !feature.is_empty() {
             let field = feature.field()?;
             if field.wire != LENGTH || field.number > INT64 {
-                self.say(key, Code::Unusual);
+                self.add_problem(key, Code::Unusual);
                 continue;
             }
-            reading.lists += 1;
-            if field.number != reading.kind {
-                if reading.place != NOWHERE {
-                    self.columns.drop_row(reading.place);
+            state.lists += 1;
+            if field.number != state.kind {
+                if state.column != NOWHERE {
+                    self.columns.drop_row(state.column);
                 }
-                reading.kind = field.number;
-                reading.place = self.columns.begin_row(key, field.number, self.row);
+                state.kind = field.number;
+                state.column = self.columns.begin_row(key, field.number, self.row);
             }
-            let column = &mut self.columns.columns[reading.place as usize];
-            let plain = read_list(self.buffer, field.value, column)?;
+            let column = &mut self.columns.columns[state.column as usize];
+            let is_plain = read_list(self.buffer, field.value, column)?;
             column.end_row();
-            if !plain {
-                self.say(key, Code::Unusual);
+            if !is_plain {
+                self.add_problem(key, Code::Unusual);
             }
         }
         Ok(())
     }
 }
 
-/// An earlier feature of a repeated key has no values, but has to be sound as protobuf reads it.
+/// Checks a feature that a repeated key replaces, because protobuf rejects a malformed one.
 fn check_feature(buffer: &[u8], value: &[u8]) -> Result<(), Malformed> {
     let mut feature = Reader(value);
     while !feature.is_empty() {
@@ -275,24 +275,24 @@ fn check_feature(buffer: &[u8], value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Appends the values of a list; returns whether TensorFlow's fast parser reads the same.
+/// Appends the values of a list; returns whether the fast parser of TensorFlow reads the same.
 fn read_list(buffer: &[u8], list: &[u8], column: &mut Column) -> Result<bool, Malformed> {
     let mut list = Reader(list);
-    let mut plain = true;
+    let mut is_plain = true;
     let (mut fields, mut packed) = (0u64, 0u64);
     while !list.is_empty() {
         let field = list.field()?;
         fields += 1;
         match (column.kind, field.wire) {
-            _ if field.number != 1 => plain = false,
+            _ if field.number != 1 => is_plain = false,
             (BYTES, LENGTH) => push_span(column, span(buffer, field.value)),
             (FLOAT, LENGTH | FIXED32) => push_floats(column, field.value)?,
             (INT64, LENGTH | VARINT) => push_varints(column, field.value)?,
-            _ => plain = false,
+            _ => is_plain = false,
         }
         packed += u64::from(field.number == 1 && field.wire == LENGTH && column.kind != BYTES);
     }
-    Ok(plain && (packed == 0 || fields == 1))
+    Ok(is_plain && (packed == 0 || fields == 1))
 }
 
 #[inline]

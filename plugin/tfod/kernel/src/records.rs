@@ -5,13 +5,13 @@ use crate::crc::masked;
 pub const HEADER: usize = 12;
 pub const FOOTER: usize = 4;
 
-/// Why the walk ended.
+/// The reason why a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum End {
-    /// The buffer ends, at a record's end or inside a record.
+    /// The buffer ends, after or inside a record.
     Buffer = 0,
-    /// There is no room for another span.
+    /// The output is full.
     Full = 1,
     /// The checksum of the length is wrong.
     LengthChecksum = 2,
@@ -21,36 +21,37 @@ pub enum End {
     TooLong = 4,
 }
 
-/// Finds records from the start of a buffer on.
+/// Finds the records at the start of a buffer.
 ///
-/// Writes start and length of each payload; returns how many there are, where the walk ended (at the
-/// header of the record that was not taken), and why. Each byte is looked at once at most.
+/// Writes start and length of each payload. Returns the number of payloads, the position where the
+/// walk ended (the header of the first record that was not read), and the reason. Each byte is read
+/// at most once.
 pub fn find(
     buffer: &[u8],
-    longest: u64,
+    max_length: u64,
     verify: bool,
     starts: &mut [i64],
     lengths: &mut [i64],
 ) -> (usize, usize, End) {
-    let room = starts.len().min(lengths.len());
+    let capacity = starts.len().min(lengths.len());
     let mut position = 0;
     let mut count = 0;
     loop {
-        let rest = &buffer[position..];
-        if rest.len() < HEADER {
+        let tail = &buffer[position..];
+        if tail.len() < HEADER {
             return (count, position, End::Buffer);
         }
-        if count == room {
+        if count == capacity {
             return (count, position, End::Full);
         }
-        let length = u64::from_le_bytes(rest[..8].try_into().unwrap());
-        if masked(&rest[..8]) != u32::from_le_bytes(rest[8..HEADER].try_into().unwrap()) {
+        let length = u64::from_le_bytes(tail[..8].try_into().unwrap());
+        if masked(&tail[..8]) != u32::from_le_bytes(tail[8..HEADER].try_into().unwrap()) {
             return (count, position, End::LengthChecksum);
         }
-        if length > longest {
+        if length > max_length {
             return (count, position, End::TooLong);
         }
-        let body = &rest[HEADER..];
+        let body = &tail[HEADER..];
         if (body.len() as u64) < length || body.len() - (length as usize) < FOOTER {
             return (count, position, End::Buffer);
         }

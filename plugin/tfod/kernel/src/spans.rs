@@ -1,21 +1,20 @@
-//! Byte strings in a buffer: hashed, coded as a dictionary, gathered.
+//! Functions to hash, number and join byte strings in a buffer.
 //!
-//! A span is start and length; one that is not within the buffer counts as empty.
+//! A span is a start and a length. A span that is not within the buffer is empty.
 
 use crate::crc::{crc32, crc32c};
 use crate::dictionary::Dictionary;
 
-/// The bytes of a span.
 fn bytes(buffer: &[u8], span: [i64; 2]) -> &[u8] {
     let end = span[0].checked_add(span[1]).and_then(|end| usize::try_from(end).ok());
     let start = usize::try_from(span[0]).ok();
     start.zip(end).and_then(|(start, end)| buffer.get(start..end)).unwrap_or(&[])
 }
 
-/// From this length on the second half of a hash is a sum, at the speed of memory.
+/// From this length on, the second half of a hash is a sum, which is as fast as memory.
 const LONG: usize = 512;
 
-/// 64 bits of each span: CRC-32C in the upper half, in the lower CRC-32, or of long ones a sum.
+/// Hashes each span to 64 bits: CRC-32C in the upper half, and CRC-32 or a sum in the lower half.
 pub fn hash(buffer: &[u8], spans: &[[i64; 2]], out: &mut [u64]) {
     for (span, out) in spans.iter().zip(out) {
         let data = bytes(buffer, *span);
@@ -24,9 +23,9 @@ pub fn hash(buffer: &[u8], spans: &[[i64; 2]], out: &mut [u64]) {
     }
 }
 
-/// 32 bits of the sum of all words of eight bytes; the last one is filled with zeros.
+/// Returns 32 bits of the sum of all words of eight bytes; the last word is padded with zeros.
 fn sum_of_words(data: &[u8]) -> u32 {
-    let word = |eight: &[u8]| u64::from_le_bytes(eight.try_into().unwrap());
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let mut words = data.chunks_exact(8);
     let sum = words.by_ref().map(word).fold(0, u64::wrapping_add);
     let mut last = [0; 8];
@@ -34,8 +33,8 @@ fn sum_of_words(data: &[u8]) -> u32 {
     (sum.wrapping_add(u64::from_le_bytes(last)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
-/// The code of each string, in the order in which they are first seen; and for each code the number
-/// of its first span, in `firsts`. Returns how many codes there are.
+/// Numbers the distinct strings in the order of their first occurrence, and writes the number of
+/// the first span of each code to `firsts`. Returns the number of codes.
 pub fn code(buffer: &[u8], spans: &[[i64; 2]], codes: &mut [i64], firsts: &mut [i64]) -> usize {
     let mut dictionary = Dictionary::new();
     let mut count = 0;
@@ -50,13 +49,13 @@ pub fn code(buffer: &[u8], spans: &[[i64; 2]], codes: &mut [i64], firsts: &mut [
     count
 }
 
-/// How many bytes [`gather`] writes.
-pub fn gathered(buffer: &[u8], spans: &[[i64; 2]], separator: Option<u8>) -> usize {
-    let between = separator.map_or(0, |_| spans.len().saturating_sub(1));
-    spans.iter().fold(between, |sum, span| sum.saturating_add(bytes(buffer, *span).len()))
+/// Returns the number of bytes that [`gather`] writes.
+pub fn gathered_size(buffer: &[u8], spans: &[[i64; 2]], separator: Option<u8>) -> usize {
+    let separators = separator.map_or(0, |_| spans.len().saturating_sub(1));
+    spans.iter().fold(separators, |sum, span| sum.saturating_add(bytes(buffer, *span).len()))
 }
 
-/// The bytes of the spans one behind the other, with a separator between them.
+/// Joins the bytes of the spans, with a separator between them.
 pub fn gather(buffer: &[u8], spans: &[[i64; 2]], separator: Option<u8>, mut out: &mut [u8]) {
     for (number, span) in spans.iter().enumerate() {
         if let (1.., Some(byte)) = (number, separator) {
@@ -64,9 +63,9 @@ pub fn gather(buffer: &[u8], spans: &[[i64; 2]], separator: Option<u8>, mut out:
             out = &mut out[1..];
         }
         let data = bytes(buffer, *span);
-        let (here, rest) = out.split_at_mut(data.len());
-        here.copy_from_slice(data);
-        out = rest;
+        let (target, tail) = out.split_at_mut(data.len());
+        target.copy_from_slice(data);
+        out = tail;
     }
 }
 

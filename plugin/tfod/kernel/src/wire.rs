@@ -1,6 +1,6 @@
 //! The protobuf wire format, read without trusting a length.
 
-/// The bytes are not the wire form of a message.
+/// The bytes are not a message in the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -10,8 +10,8 @@ pub const LENGTH: u8 = 2;
 pub const GROUP: u8 = 3;
 pub const END_GROUP: u8 = 4;
 pub const FIXED32: u8 = 5;
-/// As protobuf's own limit of nesting.
-const DEEPEST: usize = 100;
+/// The limit of protobuf for nested groups.
+const MAX_DEPTH: usize = 100;
 
 /// A field of a message: its number, its wire type, and the bytes of its value.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Field<'a> {
     pub value: &'a [u8],
 }
 
-/// A cursor: the bytes that are still to be read.
+/// A cursor: the bytes that have not been read yet.
 #[derive(Clone, Copy)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -31,16 +31,16 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// A base-128 varint of at most ten bytes; of the tenth one bit counts.
+    /// Reads a base-128 varint of at most ten bytes; only one bit of the tenth byte counts.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         match *self.0 {
-            [first, ref rest @ ..] if first < 0x80 => {
-                self.0 = rest;
+            [first, ref tail @ ..] if first < 0x80 => {
+                self.0 = tail;
                 Ok(u64::from(first))
             }
-            [first, second, ref rest @ ..] if second < 0x80 => {
-                self.0 = rest;
+            [first, second, ref tail @ ..] if second < 0x80 => {
+                self.0 = tail;
                 Ok(u64::from(first & 0x7F) | u64::from(second) << 7)
             }
             _ => self.long_varint(),
@@ -49,10 +49,10 @@ impl<'a> Reader<'a> {
 
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
-        for (place, &byte) in self.0.iter().take(10).enumerate() {
-            value |= u64::from(byte & 0x7F) << (7 * place);
+        for (index, &byte) in self.0.iter().take(10).enumerate() {
+            value |= u64::from(byte & 0x7F) << (7 * index);
             if byte < 0x80 {
-                self.0 = &self.0[place + 1..];
+                self.0 = &self.0[index + 1..];
                 return Ok(value);
             }
         }
@@ -64,12 +64,12 @@ impl<'a> Reader<'a> {
         if count > self.0.len() as u64 {
             return Err(Malformed);
         }
-        let (value, rest) = self.0.split_at(count as usize);
-        self.0 = rest;
+        let (value, tail) = self.0.split_at(count as usize);
+        self.0 = tail;
         Ok(value)
     }
 
-    /// A length, and so many bytes behind it.
+    /// Reads a length, and as many bytes after it.
     #[inline]
     pub fn delimited(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.varint()?;
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         Ok((tag >> 3, (tag & 7) as u8))
     }
 
-    /// The next field; a group is one field with all that is in it.
+    /// Reads the next field; a group is one field.
     pub fn field(&mut self) -> Result<Field<'a>, Malformed> {
         let (number, wire) = self.tag()?;
         let start = self.0;
@@ -110,12 +110,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a group up to its own end tag, with a list of the open ones and no recursion.
+    /// Skips a group up to its end tag, with a list of the open groups instead of recursion.
     fn skip_group(&mut self, number: u32) -> Result<(), Malformed> {
         let mut open = vec![number];
         while let Some(&innermost) = open.last() {
             match self.tag()? {
-                (number, GROUP) if open.len() < DEEPEST => open.push(number),
+                (number, GROUP) if open.len() < MAX_DEPTH => open.push(number),
                 (number, END_GROUP) if number == innermost => {
                     open.pop();
                 }

@@ -1,7 +1,7 @@
 """Search for shards in files, folders, zips, globs and URLs, grouped into shard sets.
 
-A file with the name of a shard is a shard, even if it is damaged. Any other file is a shard only
-if it begins with a valid record header. In remote folders only the name counts.
+A file with the name of a shard is a shard, even if it is damaged. Other local files are shards if
+they begin with a valid record header.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
     The path is a file, a folder, a zip, a glob or a URL. Folders are searched three levels deep.
     A subfolder with the name of a split (``train``, ``valid``, ``test``) names the subset of its
     shards; in Roboflow exports every subfolder does. Shards in a zip have paths as if the zip were
-    a folder (``export.zip/train/a.tfrecord``). All functions of tfod that read shards accept these
-    paths, and URLs such as ``s3://bucket/train-*``.
+    a folder (``export.zip/train/a.tfrecord``), which all functions of tfod accept.
 
     Raises:
         ShardsNotFoundError: the path contains no shards.

@@ -150,9 +150,10 @@ def _could_be_numbered(name: str) -> bool:
 
 def _join_stem(prefix: str, suffix: str, separators: str = "-_. ") -> str:
     name = _without_compression(prefix.rstrip(separators) + suffix)
-    extensions = (extension for extension in SHARD_EXTENSIONS if name.lower().endswith(extension))
-    extension = next(extensions, None)
-    return (name[: -len(extension)] if extension else os.path.splitext(name)[0]).strip(separators)
+    for extension in SHARD_EXTENSIONS:
+        if name.lower().endswith(extension):
+            return name[: -len(extension)].strip(separators)
+    return os.path.splitext(name)[0].strip(separators)
 
 
 def is_in_numbered_set(path: str) -> bool:
@@ -193,10 +194,9 @@ def numbered_file_names(name: str, count: int) -> list[str]:
 def similar_file_names(shard: str, stem: str, count: int) -> list[str]:
     """Return names for ``count`` shards in the style of an existing one, without a folder.
 
-    ``a.record-00000-of-00010`` is followed by ``a.record-00000-of-00003``, ``a.tfrecord`` and
-    ``a-00000-of-00010.tfrecord`` by ``a-00000-of-00003.tfrecord``, ``a.record`` by
-    ``a.record-00000-of-00003``. An extension such as ``.gz`` is dropped: readers detect the
-    compression from the bytes.
+    After ``a.record-00000-of-00010`` or ``a.record`` comes ``a.record-00000-of-00003``, after
+    ``a.tfrecord`` or ``a-00000-of-00010.tfrecord`` comes ``a-00000-of-00003.tfrecord``. An
+    extension such as ``.gz`` is dropped, because readers detect the compression.
     """
     name = _without_compression(name_of(shard))
     extension, is_last = _find_extension(name)
@@ -257,9 +257,7 @@ def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
     ``train_00-4096.tfrec``. Raises TfodError for a subset named ``file``.
     """
     if subset == _NO_STEM:
-        raise TfodError(
-            f"subset {subset!r} cannot be told from files without a subset; rename the subset"
-        )
+        raise TfodError(f"subset {subset!r} would look like no subset; rename the subset")
     stem = _NO_STEM if subset == _NO_SUBSET else to_stem(subset)
     sizes = [RECIPE_RECORDS] * (count - 1) + [records - RECIPE_RECORDS * (count - 1)]
     return [f"{stem}_{number:02d}-{size}{EXTENSION}" for number, size in enumerate(sizes)]

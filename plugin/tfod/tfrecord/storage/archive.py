@@ -1,9 +1,8 @@
 """Zips: their entries, read without unpacking, and the problems that make them unsafe to read.
 
 An archive may be hostile. Its directory is loaded only if it is not too long, and an entry yields
-at most the bytes that it declares (:mod:`tfod.tfrecord.storage.zip_entry`). An entry has a path as
-if the archive were a folder, ``export.zip/train/Objects.tfrecord``. Nothing is ever unpacked under
-a name from the archive.
+at most the bytes that it declares. Entries have paths as if the archive were a folder, such as
+``export.zip/train/a.tfrecord``; nothing is ever unpacked under a name from the archive.
 """
 
 from __future__ import annotations
@@ -164,7 +163,7 @@ class _TooLargeError(Exception):
 
 
 class _Source(io.FileIO):
-    """An archive that rejects a directory above the limits, which ``zipfile`` loads at once."""
+    """An archive that rejects a directory above the limits, before ``zipfile`` loads it."""
 
     def __init__(self, path: str, limits: ZipLimits) -> None:
         super().__init__(path)
@@ -285,8 +284,9 @@ def _find_duplicates(entries: Sequence[ZipEntry]) -> Iterator[ZipProblem]:
         if entry.is_folder and earlier.is_folder:
             continue
         if earlier.inside == entry.inside:
-            cause = f"entries {earlier_number} and {number} have this name; unpacking keeps the "
-            cause += "last one, which was checked"
+            cause = (
+                f"entries {earlier_number} and {number} have this name; only the last is checked"
+            )
         else:
             cause = f"its name differs from {earlier.shown} only in case or in the encoding of "
             cause += "accents; on Windows and macOS they are the same file"

@@ -120,10 +120,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        character
-        if character.isprintable() or character in _PRINTABLE_SPACES
-        else ascii(character)[1:-1]
-        for character in text
+        char if char.isprintable() or char in _PRINTABLE_SPACES else ascii(char)[1:-1]
+        for char in text
     )
 
 
