@@ -412,8 +412,8 @@ def test_a_misspelt_box_key_is_named_and_all_else_is_checked(
     assert report["profile"]["name"] == "cvat"
     found = {one["code"]: one for one in report["findings"]}
     assert "0 ymin" in found["BOX001"]["message"]
-    assert "image/object/bbox/ymin is missing: did you mean" in found["EXA008"]["message"]
-    assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin in place of ")
+    assert "did you mean image/object/bbox/ymin, which is missing?" in found["EXA008"]["message"]
+    assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin instead of ")
     assert report["counts"]["records"] == 1 and "EXA010" not in found
 
 

@@ -59,7 +59,8 @@ def test_columns_mixed_up_in_pixels_are_named(name: str, tmp_path: Path, run: Ru
     )
     status, out, _ = run("check", source)
     assert status == 1 and "\nBOX013 error: " in out
-    said = f"none is when read as {order}{'' if taken == (2, 3, 0, 1) else ' in pixels'}"
+    said = f"if the columns were read as {order}"
+    said += "" if taken == (2, 3, 0, 1) else " in pixels"
     assert said in " ".join(out.split())
     status, out, _ = run("repair", source, tmp_path / "out")
     assert status == 1 and "\nBOX013 error: " in out and said in " ".join(out.split())

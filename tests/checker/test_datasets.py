@@ -78,7 +78,9 @@ class TestLeaks:
             write_shard(tmp_path / folder, "People", *map(noisy_record, range(3)))
         code, report = report_of(*(tmp_path / one for one in named))
         assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
-        assert report["findings"][0]["message"].startswith("the image is in valid and in train")
+        assert report["findings"][0]["message"].startswith(
+            "the image is in valid, and also in train: "
+        )
 
     @pytest.mark.parametrize(
         ("train", "val"), [("train_data", "val_data"), ("training_set", "validation_set")]

@@ -84,7 +84,7 @@ def test_boxes_in_pixels_are_told_from_those_that_hang_over_the_edge(tmp_path: P
     assert fractions == {"BOX003": 9, "BOX005": 2}
     assert pixels == {"BOX003": 2, "BOX005": None}
     (message,) = {one.message for one in report.findings if one.code == "BOX003"}
-    assert "reaches 1.25 of" in message and "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25" in message
+    assert "by 1.25 of" in message and "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25" in message
     off = Options(profile=READY["cvat"], severities={"BOX003": OFF})
     assert "BOX003" not in check_sources([str(tmp_path)], off).counts.by_code
 

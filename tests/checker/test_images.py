@@ -41,15 +41,15 @@ OF_TENSORFLOW = {
     "jpeg 12 bits": "12 bits",
     "jpeg lossless": "lossless",
     "jpeg two components": "2 channels",
-    "jpeg without height": "leaves out",
+    "jpeg without height": "no height or width",
     "png apple": "CgBI",
     "gif": "frames x height",
-    "bmp 1 bits": "1 bits a pixel",
-    "bmp 16 bits": "16 bits a pixel",
+    "bmp 1 bits": "1 bits per pixel",
+    "bmp 16 bits": "16 bits per pixel",
     "bmp rle": "compressed",
     "bmp 24 bits os2": "OS/2",
     "bmp bytes after the end": "after its pixels",
-    "tiff RGB": "does not know TIFF",
+    "tiff RGB": "does not support TIFF",
 }
 """tests/training/tensorflow asks TensorFlow; here is what the messages say."""
 
@@ -57,21 +57,25 @@ OF_TENSORFLOW = {
 @pytest.mark.parametrize(
     ("said", "code", "words"),
     [
-        (ImageFacts(77), "IMG002", "the 77 bytes are not an image that can be read"),
+        (ImageFacts(77), "IMG002", "the 77 bytes are not a readable image"),
         (ImageFacts(77, looks_like="HTML"), "IMG002", "they look like HTML"),
         *((ImageFacts(200 * n, **RAW), "IMG002", f"pixels, 10 x 20 x {n}") for n in (1, 3, 4)),
         *(
-            (facts(declared_format=name), code, f"says {name!r}, the bytes are a JPEG")
+            (facts(declared_format=name), code, f"is {name!r}, but the image is a JPEG")
             for code, names in (("IMG004", "png PNG jpeg2000 peg"), ("IMG014", "raw RAW"))
             for name in names.split()
         ),
         *((of(image_of(kind)), "IMG005", words) for kind, words in OF_TENSORFLOW.items()),
         (facts(JPEG._replace(format="webp", channels=4)), "IMG005", "WebP"),
         (facts(JPEG._replace(format="bmp", height=20000, width=20000)), "IMG005", "too large"),
-        (facts(declared_height=100, declared_width=201), "IMG006", "say 100 x 201, the image is 1"),
-        (facts(declared_height=7), "IMG006", "image/height says 7,"),
-        (facts(declared_width=7), "IMG006", "image/width says 7,"),
-        (facts(**EXCHANGED), "IMG006", "height and width are exchanged"),
+        (
+            facts(declared_height=100, declared_width=201),
+            "IMG006",
+            "are 100 x 201, but the image is 1",
+        ),
+        (facts(declared_height=7), "IMG006", "image/height is 7,"),
+        (facts(declared_width=7), "IMG006", "image/width is 7,"),
+        (facts(**EXCHANGED), "IMG006", "height and width are swapped"),
         (facts(TURNED, **EXCHANGED), "IMG006", "as after applying the EXIF orientation 6"),
         *((facts(declared_width=n), "IMG012", f"image/width is {n}") for n in (0, -1)),
     ],
@@ -94,7 +98,7 @@ def test_what_to_do_in_this_case() -> None:
     problem = problems_by_code(facts(declared_format="png"))["IMG004"]
     assert (problem.feature, problem.value) == ("image/format", "png")
     assert problem.fix == "Write 'jpeg' into image/format."
-    assert "Exchange" in problems_by_code(facts(**EXCHANGED))["IMG006"].fix
+    assert "Swap" in problems_by_code(facts(**EXCHANGED))["IMG006"].fix
     assert "exif_transpose" in problems_by_code(facts(TURNED, **EXCHANGED))["IMG006"].fix
 
 
@@ -102,7 +106,7 @@ class TestOrientation:
     def test_the_size_of_the_turned_image_is_an_error(self) -> None:
         problem = problems_by_code(facts(TURNED, **EXCHANGED))["IMG007"]
         assert problem.case == "turned"
-        assert "the record's size is that of the turned image, 200 x 100" in problem.message
+        assert "the size of the rotated image, 200 x 100" in problem.message
         for size in ((100, 200), (None, None), (200, 200)):
             how = dict(zip(("declared_height", "declared_width"), size, strict=True))
             assert problems_by_code(facts(TURNED, **how))["IMG007"].case == ""
@@ -137,7 +141,7 @@ class TestOrientation:
         assert first.severity is (Severity.ERROR if is_error else Severity.WARNING)
         assert second.severity is Severity.WARNING
         assert report.severities["IMG007"] is first.severity
-        assert ("its boxes fit only the turned image, 40 x 20" in first.message) is is_error
+        assert ("the boxes only fit the rotated image, 40 x 20" in first.message) is is_error
 
 
 class TestLooksLike:

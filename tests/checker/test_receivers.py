@@ -135,7 +135,7 @@ def test_a_table_is_to_be_another_dataset(
     assert finding["message"].endswith(f"their features are {', '.join(keys)}")
     _, page, _ = check(shard, "--for", receiver, "--format", "html")
     (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
-    assert headline.endswith(f"fit no profile; their features are {', '.join(keys)}")
+    assert headline.endswith(f"match no profile; their features are {', '.join(keys)}")
 
 
 def test_a_few_records_of_detection_beside_a_table(report_of: ReportOf, tmp_path: Path) -> None:

@@ -163,7 +163,9 @@ class TestLoading:
         task = load_task(cvat_xml=path)
         assert task.frames is None
         found = checked(task, [row_of("a.jpg")], {"person": 1})
-        assert found == [("TSK007", f"{path} names no frames, so that images were not compared")]
+        assert found == [
+            ("TSK007", f"{path} has no frame names, so images were not compared with the task")
+        ]
         folder = Path(path).parent
         write("x/a.jpg", plain_image((20, 10)))
         assert load_task(cvat_xml=path, images=str(folder)).without_frames is None
@@ -393,21 +395,22 @@ VIDEO = Task(frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in ran
             for name in ("images/A.jpg", "a .jpg", "night/a.jpeg")
         ),
         (task_of(*TASK), [row_of("1.jpg")],
-         ["TSK003 image '1.jpg' is the name of no frame and goes to frame 1, 'day/b.jpg'"]),
+         ["TSK003 no frame has the name of image '1.jpg', which is attached to frame 1, "
+          "'day/b.jpg'"]),
         (VIDEO, [row_of("frame_000000.jpg"), row_of("frame_000020.PNG")], []),
         (VIDEO, [row_of("frame_000001.jpg"), row_of("frame_000003")],
          [f"TSK002 image 'frame_000003' {NONE}",
-          "TSK003 image 'frame_000001.jpg' is the name of no frame and goes to frame 1, "
-          "'frame_000010' for the digits after its sixth letter"]),
+          "TSK003 no frame has the name of image 'frame_000001.jpg', which is attached to frame 1, "
+          "'frame_000010' because of the digits after its sixth letter"]),
         (task_of(*TASK), [row_of("day/a.jpg", size=(50, 200)), row_of("day/b.jpg", 1, (200, 100))],
          ["TSK004 image is 200x50, frame 'day/a.jpg' is 200x100",
-          "TSK004 image is 100x200, frame 'day/b.jpg' is 200x100: one of them is turned, as EXIF "
-          "orientation does"]),
+          "TSK004 image is 100x200, frame 'day/b.jpg' is 200x100: one of them is rotated, as by an "
+          "EXIF orientation"]),
         # Of which one size is not known.
         (task_of(*TASK), [ImageRow(Place(), "day/a.jpg", None, None, 1)], []),
         (Task(frames=(Frame("a.jpg", 0, None, None),)), [row_of("a.jpg")], []),
         (task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4)],
-         ["TSK006 image 'a.png' goes to frame 'a.jpg', as does 'a.jpg' (train.record, record 3)"]),
+         ["TSK006 image 'a.png' matches frame 'a.jpg', as does 'a.jpg' (train.record, record 3)"]),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_frame(task: Task, rows: Sequence[ImageRow], said: Sequence[str]) -> None:
@@ -418,7 +421,7 @@ def test_what_is_said_of_a_frame(task: Task, rows: Sequence[ImageRow], said: Seq
 def test_frames_that_get_no_annotation_are_counted_and_named() -> None:
     found = checked(task_of(*TASK), [row_of("day/a.jpg"), row_of("day/b.jpg", 1, boxes=0)])
     message = (
-        "2 of the task's 3 frames get no annotation: 1 without a record (night/c.v1.jpg), "
+        "2 of the task's 3 frames get no annotations: 1 without a record (night/c.v1.jpg), "
         "1 with a record without boxes (day/b.jpg)"
     )
     assert found == [("TSK005", message)]

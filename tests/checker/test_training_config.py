@@ -82,7 +82,7 @@ def test_findings_have_fixes_in_the_words_of_the_file(check: Check) -> None:
     done = check(files(pipeline(90, both="num_keypoints: 2")), "--format", "json")
     found = {one["code"]: one for one in json.loads(done.out)["findings"]}
     assert done.code == 1
-    said = "`model.ssd.num_classes: 90`, but the ids go to 2 ('dog')"
+    said = "`model.ssd.num_classes: 90`, but the largest id is 2 ('dog')"
     assert (found["CFG003"]["severity"], found["CFG003"]["message"]) == ("warning", said)
     assert found["CFG003"]["fix"] == "Set `model.ssd.num_classes: 2`."
     assert found["CFG006"]["fix"] == "Set `eval_input_reader.num_keypoints: 0`."
@@ -94,15 +94,15 @@ def test_what_is_not_set_has_its_default(check: Check) -> None:
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     config = pipeline(both="load_instance_masks: true").replace(b"    num_classes: 2\n", b"")
     words = words_of(check(files(config, *both)))
-    assert "`train_input_reader.mask_type: DEFAULT`, but masks are written as PNG" in words
-    assert "`model.ssd.num_classes: 0`, but the ids go to 2" in words
+    assert "`train_input_reader.mask_type: DEFAULT`, but masks are stored as PNG" in words
+    assert "`model.ssd.num_classes: 0`, but the largest id is 2" in words
 
 
 def test_nothing_that_it_names_is_there(check: Check, tmp_path: Path) -> None:
     alone = {"pipeline.config": pipeline(maps="a\\0*/b")}
     done = check(alone)
     assert done.code == 1 and "Checked: 0 shards" in done.out
-    assert "CFG002 error: path leads to no file (4 in 1 file)" in words_of(done)
+    assert "CFG002 error: path matches no file (4 in 1 file)" in words_of(done)
     assert f": no file exists at {tmp_path}/train.tfrecord" in words_of(done)
     for kind in ("html", "junit"):
         printed = check(alone, "--format", kind)
@@ -117,7 +117,7 @@ def test_shards_of_the_command_line_stand_in_for_others(check: Check) -> None:
     done = check(content, "t-1.tfrecord", "val.tfrecord")
     assert done.code == 1
     assert "CFG002 warning" in words_of(done) and "CFG003 error" in words_of(done)
-    assert "no object for training has the class 'dog'" in words_of(done)
+    assert "training data does not have: 'dog'" in words_of(done)
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,7 @@ def test_zip012(check: Check, shard: bytes, item: Item, said: str) -> None:
 
 
 def test_zip013(check: Check) -> None:
-    assert check(forge()).messages("ZIP013") == ["it has no files in it"]
+    assert check(forge()).messages("ZIP013") == ["the zip contains no files"]
     checked = check(real_zip([("a.jpg", b""), ("label_map.pbtxt", LABEL_MAP)]))
     assert checked.messages("ZIP013") == ["none of its 2 files is a TFRecord shard"]
 
@@ -313,7 +313,7 @@ def test_zip013_names_other_formats(check: Check) -> None:
     ]
     (finding,) = check(real_zip(files)).findings
     assert (finding.code, finding.value) == ("ZIP013", "CSV or CVAT for images")
-    assert finding.message == "this zip holds CSV or CVAT for images annotations, not TFRecord"
+    assert finding.message == "the zip contains CSV or CVAT for images annotations, not TFRecord"
     assert finding.fix == (
         "To import these into CVAT, choose CVAT 1.1 in its menu. For shards, export TFRecord 1.0 "
         "instead, or convert the zip with tfod convert."

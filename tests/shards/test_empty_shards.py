@@ -51,7 +51,7 @@ def test_they_are_read_everywhere(folder: Path, tmp_path: Path) -> None:
 def test_the_commands_say_so_too(run: Run, folder: Path) -> None:
     done = run("check", folder)
     assert done.code == 0 and done.out.startswith("VALID: ")
-    assert "SET005 warning: shard without a record" in done.out
+    assert "SET005 warning: shard without records" in done.out
     assert run("describe", folder).out.startswith("10 shards, 4 records")
 
 

@@ -174,7 +174,7 @@ def test_drop_report_repair_check_again(url: str, open_page: OpenPage) -> None:
     assert "anno.zip" in page.get_by_role("list", name="Chosen files").inner_text()
     press_check(page, "For CVAT")
     assert verdict_on(page) == MENDABLE and page.title() == "Invalid: anno.zip · tfod"
-    assert "The record is left out." in page.locator(".repair").inner_text()
+    assert "The record is removed." in page.locator(".repair").inner_text()
     repair(page)
     assert verdict_on(page) == MENDED
     assert page.locator("main h2").first.inner_text() == "Repaired: the copy is valid"

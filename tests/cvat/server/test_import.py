@@ -391,7 +391,7 @@ def png_bomb(width: int, height: int) -> bytes:
 def test_masks_are_not_unpacked_before_their_size_is_known(tmp_path: Path) -> None:
     payload = record("a.jpg", "cat", **{"image/object/mask": [png_bomb(60_000, 60_000)]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
-    assert f"is 60000x60000 pixels, its image {WIDTH}x{HEIGHT}" in text
+    assert f"is 60000x60000 pixels, but the image is {WIDTH}x{HEIGHT}" in text
     payload = record("a.jpg", "cat", **{"image/object/mask": [saved("L", "GIF")]})
     text = refusal(make_task(), upload(tmp_path, {"t.tfrecord": shard(payload)}), MASKS)
     assert "is not a PNG image" in text
@@ -481,7 +481,7 @@ def test_what_no_export_has_is_lost_by_an_import(
     import_into(task, found.path)
     for text in (notes, caplog.text):
         assert hidden in text and ("ground truth" in text) is bool(honeypots)
-    assert "come back as rectangles: 1 polygon" in caplog.text
+    assert "become rectangles: 1 polygon" in caplog.text
 
 
 @pytest.mark.parametrize("name", [BOXES, MASKS])

@@ -156,7 +156,7 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     ),
     "no class": (
         one_shard(record("b.jpg", "cat"), record("a.jpg", "")),
-        ["a record has no class: ", SECOND, "image/object/class/text"],
+        ["an object has neither a class text nor an id", SECOND, "image/object/class/text"],
     ),
     "no name": (
         one_shard(record("", "cat")),
@@ -207,8 +207,8 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     "something else": (
         one_shard(encode({"speech/samples": [1, 2, 3]})),
         [
-            "t.tfrecord has no image/filename and no boxes. Nothing was changed. These records "
-            "fit no profile; their features are speech/samples; export an object detection "
+            "t.tfrecord has no image/filename and no boxes. Nothing was changed. The records "
+            "match no profile; their features are speech/samples; export an object detection "
             "dataset."
         ],
     ),
@@ -225,8 +225,8 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
     "an empty zip": (
         {},
         [
-            "it has no files in it. Nothing was changed. "
-            "Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010."
+            "the zip contains no files. Nothing was changed. "
+            "Add the shards, named *.tfrecord, *.record or *-00000-of-00010."
         ],
     ),
     # Of cvat#4074: the wrong zip must not look like bad data.
@@ -318,17 +318,17 @@ def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
     task = make_task(*LOST, tracks=LOST_TRACKS)
     text = refuse(one_shard(*(record(f"{one}.jpg", "cat") for one in "abc")), task)
     assert text == (
-        "it would delete 2 points, 1 skeleton, 1 polyline tracks, which TFRecord cannot hold. "
-        "Nothing was changed. If that is meant, delete them in the task first, or: tfod cvat "
-        "import --force. To keep them, import with import_mode=append (CVAT 2.65 and later); tfod "
-        "cvat import has --mode append."
+        "import deletes 2 points, 1 skeleton, 1 polyline tracks, which shards cannot store. "
+        "Nothing was changed. To keep them, import with import_mode=append (CVAT 2.65 or "
+        "later); tfod cvat import has --mode append. To delete them, do so in the task first, or: "
+        "tfod cvat import --force."
     )
 
 
 def test_of_a_job_only_its_own_shapes_count(refuse, tmp_path: Path) -> None:
     task = make_task(*LOST)
     text = refuse({"t.tfrecord": shard(record("b.jpg", "cat"))}, Job(task, 1, 1))
-    assert text.startswith("it would delete 1 points, which TFRecord cannot hold. Nothing was")
+    assert text.startswith("import deletes 1 points, which shards cannot store. ")
     task.annotations.shapes.pop(1)
     path = upload(tmp_path, {"t.tfrecord": shard(record("b.jpg", "cat"))})
     assert len(import_into(Job(task, 1, 1), path)) == 3
@@ -348,8 +348,8 @@ def test_a_zip_of_some_frames_does_not_empty_the_others(refuse, tmp_path: Path) 
     of_a_job = one_shard(record("a.jpg", "cat"))
     text = refuse(of_a_job, task)
     assert text.startswith(
-        "it has no record of 1 frame whose annotations it would delete. Nothing was changed. "
-        "c.jpg. Import them into the job that they are of, or export the whole task again. "
+        "import deletes the annotations of 1 frame without a record. Nothing was "
+        "changed. c.jpg. Import the shards into their job, or export the whole task again. "
     )
     path = upload(tmp_path, of_a_job)
     assert len(import_into(Job(task, 0, 1), path)) == 1
@@ -370,12 +370,12 @@ def test_what_is_on_validation_frames_is_replaced_as_well(refuse) -> None:
         placeholders=[0],
     )
     text = refuse(one_shard(record("b.jpg", "cat")), task)
-    assert text.startswith("it would delete 1 points, which TFRecord cannot hold. ")
-    assert "Also: it has no record of 1 frame whose annotations it would delete. v.jpg. " in text
+    assert text.startswith("import deletes 1 points, which shards cannot store. ")
+    assert "the annotations of 1 frame without a record. v.jpg. " in text
 
 
 def test_a_tag_alone_is_an_annotation_as_well(refuse) -> None:
     task = make_task(box(0, "bird"), tags=[tag(2, "cat")])
-    assert "annotations it would delete. Nothing was changed. c.jpg" in refuse(
+    assert "1 frame without a record. Nothing was changed. c.jpg" in refuse(
         one_shard(record("a.jpg", "cat")), task
     )

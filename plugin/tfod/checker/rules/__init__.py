@@ -1,7 +1,7 @@
-"""The rules, a module for each family: a batch of records or a data set in, findings out.
+"""The rules, one module per family; importing this package declares all of them.
 
-Importing this package declares all rules. It may import ``finding`` and ``records`` of ``checker``,
-and the rooms below ``checker``. The test cases are in ``tests/mutants``, a module for each family.
+It may import ``finding`` and ``analysis`` of ``checker``, and the packages below ``checker``.
+``tests/mutants`` has the test cases.
 """
 
 from tfod.checker.rules import boxes as boxes

@@ -1,6 +1,6 @@
-"""Rules for the encoded image: is it one, can TensorFlow read it, is it what the record says.
+"""IMG rules: the encoded image, and the size and format that the record declares for it.
 
-What TensorFlow decodes is held by tests/training/tensorflow, which asks TensorFlow.
+tests/training/tensorflow compares these rules with the decoders of TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,58 +22,53 @@ from tfod.detection.problems import READ
 
 @rule(
     "IMG001 error: the image is missing",
-    why="The record parses, and then the decoder stops the training with 'Input is empty', or "
+    why="The record can be parsed, but training stops in the decoder with 'Input is empty' or "
     "'Unable to decode bytes as JPEG, PNG, GIF, or BMP'.",
     fix="Write the encoded image into the record: export with images (CVAT: Save images; "
     "Datumaro: --save-images or --save-media).",
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866, #1814",
 )
 @each_image
-def check_missing(facts: ImageFacts) -> Iterator[Finding]:
-    """There is no image."""
+def _check_missing(facts: ImageFacts) -> Iterator[Finding]:
     if facts.header is None and facts.size == 0:
         yield Finding("the encoded image is missing or empty", keys.ENCODED)
 
 
 @rule(
     "IMG002 error: the bytes are not an image",
-    why="The decoder stops the training with 'Unknown image file format', or 'Unable to decode "
+    why="Training stops in the decoder with 'Unknown image file format' or 'Unable to decode "
     "bytes as JPEG, PNG, GIF, or BMP'.",
-    fix="Write the bytes of the image's file (JPEG or PNG), as they are on disk.",
+    fix="Write the unchanged bytes of the image file (JPEG or PNG).",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
 @each_image
-def check_no_image(facts: ImageFacts) -> Iterator[Finding]:
-    """There are bytes, without the header of an image."""
+def _check_no_image(facts: ImageFacts) -> Iterator[Finding]:
     if facts.header is not None or facts.size <= 0:
         return
-    message = f"the {facts.size} bytes are not an image that can be read"
+    message = f"the {facts.size} bytes are not a readable image"
     raw = _raw_shape(facts)
     looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
     fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else ""
-    more = f": they look like {looks_like}" if looks_like else ""
-    yield Finding(message + more, keys.ENCODED, fix=fix)
+    suffix = f": they look like {looks_like}" if looks_like else ""
+    yield Finding(message + suffix, keys.ENCODED, fix=fix)
 
 
 def _raw_shape(facts: ImageFacts) -> str:
     height, width = facts.declared_height or 0, facts.declared_width or 0
     if height <= 0 or width <= 0:
         return ""
-    channels, rest = divmod(facts.size, height * width)
-    return f"{height} x {width} x {channels}" if not rest and channels in (1, 3, 4) else ""
+    channels, remainder = divmod(facts.size, height * width)
+    return f"{height} x {width} x {channels}" if not remainder and channels in (1, 3, 4) else ""
 
 
 @rule(
     "IMG003 error: the image does not decode",
-    why="The training stops at this record, or learns from an image that is partly gray.",
-    fix="Take the image from its source again and write the record again.",
+    why="Training stops at this record, or uses an image that is partly gray.",
+    fix="Get the image from its source again, and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
 )
-def check_decodes(batch: Batch) -> Iterator[Finding]:
-    """The whole image was decoded, which failed.
-
-    Of one that is cut short, or that TensorFlow does not know, another rule tells.
-    """
+def _check_decodes(batch: Batch) -> Iterator[Finding]:
+    """Report images that fail to decode, except for those that IMG005 or IMG009 reports."""
     for row, image in batch.images.by_row.items():
         header = batch.images.headers[row]
         if image.failure and header and header.complete and not obstacle_to_decoding(header):
@@ -83,35 +78,33 @@ def check_decodes(batch: Batch) -> Iterator[Finding]:
 
 @rule(
     "IMG004 warning: the format differs from image/format",
-    why="TensorFlow goes by the bytes; other readers name files by the format.",
-    fix="Write the format that the bytes are.",
+    why="TensorFlow uses the format of the bytes; other readers name files by image/format.",
+    fix="Write the format of the image into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image",
-    repair="image/format says what the bytes are.",
+    repair="image/format is set to the format of the image.",
 )
 @each_image
-def check_format(facts: ImageFacts) -> Iterator[Finding]:
-    """The bytes are of one format, and image/format says another."""
+def _check_format(facts: ImageFacts) -> Iterator[Finding]:
     if facts.says_another_format:
-        yield _other_format(facts)
+        yield _format_finding(facts)
 
 
-def _other_format(facts: ImageFacts) -> Finding:
-    true, said = facts.header.format if facts.header else "", facts.declared_format
-    message = f"image/format says {said!r:.81}, the bytes are a {FORMAT_TITLES[true]}"
-    return Finding(message, keys.FORMAT, said, f"Write {true!r} into image/format.")
+def _format_finding(facts: ImageFacts) -> Finding:
+    actual, declared = facts.header.format if facts.header else "", facts.declared_format
+    message = f"image/format is {declared!r:.81}, but the image is a {FORMAT_TITLES[actual]}"
+    return Finding(message, keys.FORMAT, declared, f"Write {actual!r} into image/format.")
 
 
 @rule(
     "IMG005 error: TensorFlow cannot use this kind of image",
-    why="The TF Object Detection API decodes with tf.io.decode_image(channels=3), which knows "
-    "JPEG, PNG and most BMP, and needs height x width x 3 from it: the training stops here.",
-    fix="Encode the image as JPEG or PNG with 8 bits a channel.",
+    why="The TF Object Detection API decodes with tf.io.decode_image(channels=3), which supports "
+    "JPEG, PNG and most BMP files, and needs height x width x 3. Training stops at this image.",
+    fix="Encode the image as JPEG or PNG with 8 bits per channel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
     "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind",
 )
 @each_image
-def check_decodable(facts: ImageFacts) -> Iterator[Finding]:
-    """The header is sound, but tells of a kind that TensorFlow's op does not decode as needed."""
+def _check_decodable(facts: ImageFacts) -> Iterator[Finding]:
     obstacle = obstacle_to_decoding(facts.header) if facts.header else ""
     if facts.header and obstacle:
         yield Finding(obstacle, keys.ENCODED, facts.header.format)
@@ -119,101 +112,100 @@ def check_decodable(facts: ImageFacts) -> Iterator[Finding]:
 
 @rule(
     "IMG006 error: the image's size differs from the record's",
-    why="Masks are reshaped to image/height x image/width, tools scale boxes to pixels by them, "
-    "and boxes may have been normalized by the wrong size.",
-    fix="Write the image's own size, and see whether its boxes were normalized by that size.",
+    why="Masks are reshaped to image/height x image/width, tools use them to scale boxes to "
+    "pixels, and boxes may have been normalized by the wrong size.",
+    fix="Write the size of the image, and check that its boxes were normalized by that size.",
     source="object_detection/data_decoders/tf_example_decoder.py",
-    repair="Height and width are taken from the image. They stay where they are those of "
-    "the image turned by EXIF, where masks of numbers have the size that is said, "
-    "and beside boxes far outside the image, which are in doubt for it.",
+    repair="Height and width are set to the size of the image. They are not changed if they match "
+    "the image after its EXIF rotation, if numerical masks have the recorded size, or if boxes lie "
+    "far outside the image: the boxes may then be normalized by the recorded size.",
 )
 @each_image
-def check_size(facts: ImageFacts) -> Iterator[Finding]:
-    """Where the record says a size it is the image's."""
+def _check_size(facts: ImageFacts) -> Iterator[Finding]:
     header, sides = facts.header, facts.other_sides
     if header is None or not sides:
         return
     height, width = facts.declared_height, facts.declared_width
-    message = f"{_said_size(height, width)}, the image is {header.height} x {header.width}"
+    message = f"{_describe_size(height, width)}, but the image is {header.height} x {header.width}"
     fix = ""
     if (height, width) == (header.width, header.height):
-        message += ": height and width are exchanged"
-        fix = "Exchange image/height and image/width, and check how the boxes were normalized."
+        message += ": height and width are swapped"
+        fix = "Swap image/height and image/width, and check how the boxes were normalized."
         if header.orientation >= FIRST_TRANSPOSED:
             message += f", as after applying the EXIF orientation {header.orientation}"
-            fix = _TURN
+            fix = _APPLY_EXIF
     yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
 
 
-_TURN = (
-    "Turn the pixels as the orientation says (PIL.ImageOps.exif_transpose) and encode them again."
+_APPLY_EXIF = (
+    "Apply the EXIF orientation to the pixels (PIL.ImageOps.exif_transpose) and encode them again."
 )
 
 
-def _said_size(height: int | None, width: int | None) -> str:
+def _describe_size(height: int | None, width: int | None) -> str:
     if height is None:
-        return f"image/width says {width}"
+        return f"image/width is {width}"
     if width is None:
-        return f"image/height says {height}"
-    return f"image/height and image/width say {height} x {width}"
+        return f"image/height is {height}"
+    return f"image/height and image/width are {height} x {width}"
 
 
 @rule(
-    "IMG007 warning: the image is turned by its EXIF orientation",
-    why="Browsers and annotation tools turn it as EXIF says, so its boxes were probably drawn on "
-    "the turned image; TensorFlow does not turn it. Where the record's size or its boxes "
-    "fit only the turned image they certainly were, which is an error.",
-    fix=_TURN,
+    "IMG007 warning: the image has an EXIF rotation",
+    why="Browsers and annotation tools apply the EXIF rotation, so the boxes were probably drawn "
+    "on the rotated image. TensorFlow does not apply it. If the recorded size or the boxes fit "
+    "only the rotated image, this is certain, and an error.",
+    fix=_APPLY_EXIF,
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
     cases={"turned": Severity.ERROR},
 )
 @each_image
-def check_orientation(facts: ImageFacts) -> Iterator[Finding]:
-    """EXIF has an orientation other than 1."""
+def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     header = facts.header
     if header is None or header.orientation == 1:
         return
-    turned = header.orientation >= FIRST_TRANSPOSED
-    said = (facts.declared_height, facts.declared_width)
-    exchanged = turned and header.height != header.width and said == (header.width, header.height)
-    message = f"the EXIF orientation is {header.orientation}: people see it "
-    message += f"{_TURNED[header.orientation]}, TensorFlow does not"
+    is_turned = header.orientation >= FIRST_TRANSPOSED
+    declared = (facts.declared_height, facts.declared_width)
+    is_swapped = (
+        is_turned and header.height != header.width and declared == (header.width, header.height)
+    )
+    message = f"the EXIF orientation is {header.orientation}: viewers show the image "
+    message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
-    if exchanged or (turned and facts.boxes_need_a_turn):
-        fits = "the record's size is that of" if exchanged else "its boxes fit only"
-        message += f"; {fits} the turned image, {header.width} x {header.height}"
+    if is_swapped or (is_turned and facts.boxes_need_a_turn):
+        match = "the record has the size of" if is_swapped else "the boxes only fit"
+        message += f"; {match} the rotated image, {header.width} x {header.height}"
         case = "turned"
     yield Finding(message, keys.ENCODED, header.orientation, case=case)
 
 
-_TURNED = {
+_ORIENTATIONS = {
     2: "mirrored",
     3: "upside down",
     4: "mirrored and upside down",
-    5: "mirrored and turned by 90° to the left",
-    6: "turned by 90° to the right",
-    7: "mirrored and turned by 90° to the right",
-    8: "turned by 90° to the left",
+    5: "mirrored and rotated by 90° to the left",
+    6: "rotated by 90° to the right",
+    7: "mirrored and rotated by 90° to the right",
+    8: "rotated by 90° to the left",
 }
 
 
 @rule(
     "IMG008 warning: the SHA-256 differs from image/key/sha256",
-    why="TensorFlow does not look at it, but tools that find duplicates do; and the image was "
-    "changed after it was hashed, or is another one.",
-    fix="Write the SHA-256 of the encoded image as 64 lower-case hexadecimal digits.",
+    why="TensorFlow ignores the checksum, but tools that find duplicates use it. Either the image "
+    "was changed after the checksum was computed, or it is a different image.",
+    fix="Write the SHA-256 of the encoded image as 64 lowercase hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
-def check_sha256(batch: Batch) -> Iterator[Finding]:
-    """The declared digest is not the image's, in lower case."""
+def _check_sha256(batch: Batch) -> Iterator[Finding]:
     for row, image in batch.images.by_row.items():
         declared = batch.detections.sha256s[row]
         if not declared or declared == image.sha256:
             continue
         if declared.lower() == image.sha256:
-            message = "is in upper case, writers and readers use lower case"
+            message = "is in uppercase, but tools write and read lowercase"
         elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
-            message = f"is {declared[:12]}…, of the image it is {image.sha256[:12]}…"
+            message = f"is {declared[:12]}…, but the image has {image.sha256[:12]}…"
         else:
             message = f"is {declared[:80]!r}, not 64 hexadecimal digits"
         key = batch.own(keys.SHA256)
@@ -221,132 +213,124 @@ def check_sha256(batch: Batch) -> Iterator[Finding]:
 
 
 @rule(
-    "IMG009 error: the image is cut short",
-    why="TensorFlow stops with 'Invalid JPEG data or crop window' or 'Invalid PNG data'; decoders "
-    "that are more lenient fill what is missing with gray.",
-    fix="Take the image from its source again and write the record again.",
+    "IMG009 error: the image is truncated",
+    why="TensorFlow stops with 'Invalid JPEG data or crop window' or 'Invalid PNG data'; more "
+    "lenient decoders fill the missing part with gray.",
+    fix="Get the image from its source again, and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
 @each_image
-def check_complete(facts: ImageFacts) -> Iterator[Finding]:
-    """The end that the format wants is there."""
+def _check_complete(facts: ImageFacts) -> Iterator[Finding]:
     header = facts.header
     if header is not None and not header.complete:
-        end = _MISSING_END.get(header.format, "it has fewer bytes than its header announces")
-        message = f"the {FORMAT_TITLES[header.format]} is cut short: {end}"
+        reason = _MISSING_END.get(header.format, "it has fewer bytes than its header declares")
+        message = f"the {FORMAT_TITLES[header.format]} is truncated: {reason}"
         yield Finding(message, keys.ENCODED, header.format)
 
 
 _MISSING_END = {
-    "jpeg": "its end mark (FF D9) is missing",
+    "jpeg": "its end marker (FF D9) is missing",
     "png": "its last chunk (IEND) is missing",
     "gif": "its trailer (3B) is missing",
 }
 
 
 @dataset_rule(
-    "IMG010 warning: the same image twice",
-    why="It weighs double in the training, and its boxes may contradict each other.",
+    "IMG010 warning: duplicate image",
+    why="It counts twice in training, and the boxes of the two records may contradict each other.",
     fix="Keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
-def check_same_image(result: DatasetResult) -> Iterator[Finding]:
-    """An earlier record of the same subset has the same encoded bytes."""
+def _check_same_image(result: DatasetResult) -> Iterator[Finding]:
+    key = result.profile.key_for(keys.ENCODED)
 
-    def make(one: Repeat) -> Finding:
-        message = f"the same image is in {named_record(one.first)}"
-        return Finding(message, result.profile.key_for(keys.ENCODED), f"{one.image:016x}").at(
-            one.place
-        )
+    def make_finding(repeat: Repeat) -> Finding:
+        message = f"the same image is in {_describe_record(repeat.first)}"
+        return Finding(message, key, f"{repeat.image:016x}").at(repeat.place)
 
-    return result.repeat_findings(result.duplicates.in_subset(keys.ENCODED), make)
+    return result.repeat_findings(result.duplicates.in_subset(keys.ENCODED), make_finding)
 
 
 @dataset_rule(
     "IMG011 warning: an image is in several subsets",
-    why="Scores on the validation or test set are too good when its images were trained on; where "
-    "all of them were, which is an error, the scores say nothing.",
+    why="Validation or test scores are too high if the model was trained on the same images. If "
+    "that is true of all images of the subset, which is an error, the scores are meaningless.",
     fix="Keep the image in one subset only.",
     source="the encoded bytes, compared by a checksum of 64 bits",
     cases={"whole-subset": Severity.ERROR},
 )
-def check_shared_image(result: DatasetResult) -> Iterator[Finding]:
-    """Two subsets have the same encoded bytes: an error where a whole subset has no others, but for
-    those of VOC's trainval.
-    """
+def _check_shared_image(result: DatasetResult) -> Iterator[Finding]:
+    """Report images in several subsets, as an error if they are all images of a subset."""
     leaked = result.duplicates.leaked_subsets
-    more = "".join(
+    suffix = "".join(
         f"; all {plural(count, 'image')} of {subset} are in other subsets"
         for subset, count in leaked.items()
     )
 
-    def make(one: Repeat) -> Finding:
-        message = f"the image is in {one.subset} and in {one.first_subset}: "
-        message += f"{named_record(one.first)} has it{more}"
+    def make_finding(repeat: Repeat) -> Finding:
+        message = f"the image is in {repeat.subset}, and also in {repeat.first_subset}: "
+        message += f"{_describe_record(repeat.first)}{suffix}"
         key = result.profile.key_for(keys.ENCODED)
-        value = list[JsonValue]([one.first_subset, one.subset])
-        return Finding(message, key, value, case=case).at(one.place)
+        value = list[JsonValue]([repeat.first_subset, repeat.subset])
+        return Finding(message, key, value, case=case).at(repeat.place)
 
     case = "whole-subset" if leaked else ""
-    return result.repeat_findings(result.duplicates.shared_images, make, case)
+    return result.repeat_findings(result.duplicates.shared_images, make_finding, case)
 
 
-def named_record(place: Place) -> str:
-    """``record 3 of train.record (a.jpg)``."""
-    where = f"record {place.record} of {place.shard}"
-    return f"{where} ({place.item:.80})" if place.item else where
+def _describe_record(place: Place) -> str:
+    record = f"record {place.record} of {place.shard}"
+    return f"{record} ({place.item:.80})" if place.item else record
 
 
 @rule(
     "IMG012 error: the height or width is not positive",
     why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
-    fix="Write the image's height and width in pixels.",
+    fix="Write the height and width of the image in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
-    repair="Height and width are taken from the image, if it is in the record.",
+    repair="Height and width are set to the size of the image, if the record contains an image.",
 )
 @each_image
-def check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
-    """What is declared for a size can be one."""
-    for key, said in facts.no_sides.items():
-        yield Finding(f"{key} is {said}", key, said)
+def _check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
+    for key, side in facts.no_sides.items():
+        yield Finding(f"{key} is {side}", key, side)
 
 
 @rule(
-    "IMG013 warning: TensorFlow shows the image in other colors",
-    why="tf.io.decode_image takes the indices into a BMP's palette for gray values.",
-    fix="Encode the image as PNG, or as BMP with 24 bits a pixel.",
+    "IMG013 warning: TensorFlow decodes the image with wrong colors",
+    why="tf.io.decode_image ignores the palette of a BMP and uses its indices as gray values.",
+    fix="Encode the image as PNG, or as BMP with 24 bits per pixel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
 )
 @each_image
-def check_palette(facts: ImageFacts) -> Iterator[Finding]:
-    """A BMP of 8 bits has a palette other than the grays."""
+def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
+    """Report 8-bit BMPs with a palette that is not grayscale."""
     header = facts.header
     if header is None or header.format != "bmp" or "palette" not in header.note:
         return
     if not obstacle_to_decoding(header):
-        message = "the BMP has a palette, of which tf.io.decode_image knows nothing: "
-        yield Finding(message + "it takes the indices for gray values", keys.ENCODED, "bmp")
+        message = "the BMP has a palette, which tf.io.decode_image ignores: it uses the indices as "
+        yield Finding(message + "gray values", keys.ENCODED, "bmp")
 
 
 @rule(
     "IMG014 error: an encoded image is declared as raw pixels",
-    why="The decoder of the TF Object Detection API takes the bytes for pixels where image/format "
-    "is 'raw' or 'RAW', and stops at their shape.",
-    fix="Write the format that the bytes are into image/format.",
+    why="If image/format is 'raw' or 'RAW', the TF Object Detection API treats the bytes as raw "
+    "pixels, and fails because their number does not match the image size.",
+    fix="Write the format of the image into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
-    repair="image/format says what the bytes are.",
+    repair="image/format is set to the format of the image.",
 )
 @each_image
-def check_raw(facts: ImageFacts) -> Iterator[Finding]:
-    """The bytes have the header of an image, and image/format says that they are pixels."""
+def _check_raw(facts: ImageFacts) -> Iterator[Finding]:
     if facts.says_raw:
-        yield _other_format(facts)
+        yield _format_finding(facts)
 
 
 detection_rule(
-    "IMG015 error: boxes of an image of unknown size",
-    why="CVAT and Datumaro have boxes in pixels: tfod stops at such a record, since it cannot "
-    "scale them. The trainer does not need the size.",
+    "IMG015 error: record with boxes has no image size",
+    why="CVAT and Datumaro use boxes in pixels. Without the image size, tfod cannot convert the "
+    "boxes, and stops at the record. The trainer does not need the size.",
     fix="Write image/height and image/width into every record.",
     source="tfod.datumaro.dataset_base; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
     cases={READ: Severity.ERROR},
@@ -355,16 +339,13 @@ detection_rule(
 
 @dataset_rule(
     "IMG016 warning: only some records have an image",
-    why="A trainer stops at the first one without: 'Unable to decode bytes as JPEG, PNG, GIF, or "
-    "BMP'. CVAT wrote such records for the frames of a video that were skipped.",
-    fix="Leave the records without an image out, or export again with images (CVAT: Save images).",
+    why="Training stops at the first record without an image: 'Unable to decode bytes as JPEG, "
+    "PNG, GIF, or BMP'. CVAT wrote such records for skipped frames of a video.",
+    fix="Remove the records without an image, or export again with images (CVAT: Save images).",
     source="cvat-ai/cvat#1814",
 )
-def check_some_images(result: DatasetResult) -> Iterator[Finding]:
-    """Records have no image, beside others that have one; where none has, nothing is missing.
-
-    Where IMG001 is on it says it of each record, and of records that cannot be read others do.
-    """
+def _check_some_images(result: DatasetResult) -> Iterator[Finding]:
+    """Report shards where only some records have an image, unless IMG001 reports each record."""
     if result.findings.levels["IMG001"]:
         return
     for shard in result.shards:
@@ -383,11 +364,11 @@ def check_some_images(result: DatasetResult) -> Iterator[Finding]:
     source="tensorflow/core/lib/png/png_io.cc, png_set_strip_16",
     cases={"dark": Severity.WARNING},
 )
-def check_dark(batch: Batch) -> Iterator[Finding]:
-    """The largest value of a decoded image needs at most 12 of 16 bits."""
+def _check_dark(batch: Batch) -> Iterator[Finding]:
+    """Report decoded images whose largest value needs at most 12 of 16 bits."""
     for row, image in batch.images.by_row.items():
         if 0 < image.brightest < 1 << 12:
-            message = f"values of 16 bits up to {image.brightest} become "
-            message += f"{image.brightest >> 8} of 255 at most"
+            message = f"16-bit values up to {image.brightest} become at most "
+            message += f"{image.brightest >> 8} of 255"
             case = "dark" if image.brightest > 255 else ""
             yield batch.finding(row, message, batch.own(keys.ENCODED), case=case)

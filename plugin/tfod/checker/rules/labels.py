@@ -1,8 +1,7 @@
-"""LAB: classes of objects, and the label map that gives them their ids.
+"""LAB rules: classes of objects, and the label map that defines their ids.
 
-A pair of class text and id is checked once, however many objects have it. The text decides, for the
-OD API's decoder (``BackupHandler``: ids are looked at only in records without a text), for CVAT and
-for Datumaro: an id beside a text that the label map has is never an error to them.
+Each pair of class text and id is checked once. The OD API's decoder (``BackupHandler``), CVAT and
+Datumaro ignore the id of an object whose text is in the label map, so it is never an error.
 """
 
 from __future__ import annotations
@@ -28,88 +27,85 @@ from tfod.sources.resolved import LabelMapFile
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
 _DECODER = "tensorflow/models: data_decoders/tf_example_decoder.py"
-_BACKGROUND = "background"
-_MOST_CANDIDATES, _MOST_CLASSES = 8, 6
+_MAX_CANDIDATES_SHOWN, _MAX_CLASSES_SHOWN = 8, 6
 Uses: TypeAlias = "Mapping[tuple[str | None, int | None], int]"
-"""How often the shards of one label map use a text with an id."""
+"""The number of objects per class text and id, for the shards of one label map."""
 
 
 @dataset_rule(
     "LAB001 warning: no label map",
-    why="Without it the ids mean nothing to a trainer, and names were not checked.",
-    fix="Put label_map.pbtxt beside the shard, or pass --label-map.",
+    why="Without it, the ids mean nothing to a trainer, and class names were not checked.",
+    fix="Put label_map.pbtxt next to the shard, or pass --label-map.",
     source=_UTIL,
 )
-def no_label_map(result: DatasetResult) -> Iterator[Finding]:
-    """A shard with boxes has no label map beside it, or several candidates that fit equally."""
+def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
+    """Report shards with boxes that have no label map, and shards with several candidates."""
     for shard in result.shards:
         if shard.label_map is not None:
             continue
         if shard.candidates:
-            names = join_names(shard.candidates, _MOST_CANDIDATES)
-            message = f"several label maps fit equally well: {names}"
+            names = join_names(shard.candidates, _MAX_CANDIDATES_SHOWN)
+            message = f"several label maps could belong to this shard: {names}"
             fix = "Pass the right one with --label-map."
             yield Finding(message=message, shard=shard.name, fix=fix)
         elif shard.boxes:
-            message = "no label map lies beside this shard or one folder up"
+            message = "no label map in the folder of the shard or one folder up"
             yield Finding(message=message, shard=shard.name)
 
 
 @dataset_rule(
     "LAB002 error: label map cannot be read",
-    why="The trainer stops at it, or takes the last of several classes in one item for the only "
-    "one; Datumaro ignores it without a word.",
+    why="The trainer fails to read it, or uses only the last of several classes in one item. "
+    "Datumaro silently ignores the file.",
     fix="Write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
 )
 @each_label_map
-def unreadable_map(file: LabelMapFile) -> Iterator[Finding]:
-    """The file is no StringIntLabelMap in protobuf's text format."""
+def _check_readable(file: LabelMapFile) -> Iterator[Finding]:
     if file.label_map is None:
         yield Finding(file.error)
 
 
 @dataset_rule(
-    "LAB003 error: id twice in the label map",
-    why="Only the first class of an id is kept in the list of categories.",
-    fix="Give every class an id of its own.",
+    "LAB003 error: duplicate id in the label map",
+    why="The trainer keeps only the first class of an id in its list of categories.",
+    fix="Give every class a unique id.",
     source=_UTIL,
 )
 @each_label_map
-def duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
-    """Two classes have one id."""
+def _check_duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
     shared = file.label_map.names_of_shared_ids if file.label_map else {}
     for number, names in shared.items():
-        yield Finding(f"id {number} is given to {', '.join(map(repr, names))}", value=number)
+        message = f"several classes have the id {number}: {', '.join(map(repr, names))}"
+        yield Finding(message, value=number)
 
 
 @dataset_rule(
-    "LAB004 error: name twice in the label map",
-    why="The last one wins in the table of names, so the other id is never trained.",
-    fix="Name every class once.",
+    "LAB004 error: duplicate name in the label map",
+    why="The trainer uses only the last entry, so the other id is never trained.",
+    fix="Write each class name once.",
     source=_UTIL,
 )
 @each_label_map
-def duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
-    """Two classes have one name."""
-    ids_of: dict[str, list[str]] = {}
+def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
+    ids_by_name: dict[str, list[str]] = {}
     for item in _items(file):
-        ids_of.setdefault(item.name, []).append(str(item.id))
-    for name, ids in ids_of.items():
+        ids_by_name.setdefault(item.name, []).append(str(item.id))
+    for name, ids in ids_by_name.items():
         if name and len(ids) > 1:
-            yield Finding(f"{name!r:.81} is named for the ids {', '.join(ids)}", value=name)
+            yield Finding(f"class {name!r:.81} has several ids: {', '.join(ids)}", value=name)
 
 
 @dataset_rule(
     "LAB005 error: id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
-    fix="Count classes from 1, in the label map and in image/object/class/label; if 0 is no class, "
-    "call it background or leave it out.",
+    fix="Number the classes from 1, in the label map and in image/object/class/label. If id 0 is "
+    "not a class, name it 'background' or remove it.",
     source=_UTIL,
 )
 @each_label_map
-def id_zero(file: LabelMapFile) -> Iterator[Finding]:
-    """Id 0, also that of an item without an id, is a class; or an id is negative."""
+def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
+    """Report classes with the id 0, which items without an id have too, or a negative id."""
     for item in _items(file):
         if item.id < 0:
             yield Finding(f"{item.class_name!r:.81} has the negative id {item.id}", value=item.id)
@@ -119,58 +115,53 @@ def id_zero(file: LabelMapFile) -> Iterator[Finding]:
 
 @rule(
     "LAB006 error: class is not in the label map",
-    why="The decoder looks the text up and gets -1; the trainer drops the object without a word.",
+    why="The decoder does not find the class, so the trainer silently drops the object.",
     fix="Add the class to the label map, or correct the text in the records.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 @each_class
-def unknown_text(use: ClassUse) -> Iterator[Finding]:
-    """A class text is neither a name nor a display name of the map."""
+def _check_known_text(use: ClassUse) -> Iterator[Finding]:
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    known = use.label_map.fuzzy_names
-    if not known.find_same(use.text):
-        near = known.find_nearest(use.text)
-        hint = f", did you mean {near!r:.81}" if near else ""
-        items = use.label_map.items  # maybe a million, looked up as often
-        has = join_names(
-            [one.class_name for one in items[:_MOST_CLASSES]], _MOST_CLASSES, len(items)
-        )
-        message = f"class {use.text!r:.81} is not in the label map{hint} (it has {has})"
+    fuzzy_names = use.label_map.fuzzy_names
+    if not fuzzy_names.find_same(use.text):
+        nearest = fuzzy_names.find_nearest(use.text)
+        hint = f", did you mean {nearest!r:.81}" if nearest else ""
+        items = use.label_map.items  # there may be a million
+        names = [item.class_name for item in items[:_MAX_CLASSES_SHOWN]]
+        listed = join_names(names, _MAX_CLASSES_SHOWN, len(items))
+        message = f"class {use.text!r:.81} is not in the label map{hint} (it has {listed})"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
 @rule(
     "LAB007 error: id is not in the label map",
-    why="A class beyond the map has no place in the one-hot encoding: the object is trained as "
-    "nothing, and the evaluation stops at it.",
+    why="An id beyond the label map has no entry in the one-hot encoding: the object is trained "
+    "without a class, and the evaluation fails.",
     fix="Add the id to the label map, or correct the ids in the records.",
     source=f"{_DECODER}; inputs.py, tf.one_hot",
 )
 @each_class
-def unknown_id(use: ClassUse) -> Iterator[Finding]:
-    """An id above 0 that the map has not, and no text that would decide in its place."""
+def _check_known_id(use: ClassUse) -> Iterator[Finding]:
     label, label_map = use.label, use.label_map
     if use.text or label is None or label <= 0 or not label_map or label_map.find_id(label):
         return
     low, high = label_map.id_range
-    has = f"the map has {low} to {high}" if label_map.items else "the map is empty"
-    yield Finding(f"id {label} is not in the label map; {has}", keys.CLASS_LABEL, label)
+    ids = f"its ids are {low} to {high}" if label_map.items else "it is empty"
+    yield Finding(f"id {label} is not in the label map; {ids}", keys.CLASS_LABEL, label)
 
 
 @rule(
-    "LAB008 warning: text and id disagree",
-    why="The OD API, CVAT and Datumaro go by the text, Model Garden and EfficientDet by the id: "
-    "two models of one dataset.",
-    fix="Write the id that the label map gives to the text.",
+    "LAB008 warning: class text and id do not match",
+    why="The OD API, CVAT and Datumaro use the text; Model Garden and EfficientDet use the id. "
+    "They would train different classes on the same dataset.",
+    fix="Write the id that the label map has for the text.",
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
-    repair="The id becomes the one that the label map gives to the text. All ids stay "
-    "where the map misses a class of its shards: it may be that of another data "
-    "set.",
+    repair="The id is replaced by the one that the label map has for the text. No id is changed if "
+    "the map lacks a class of its shards, because it may belong to another dataset.",
 )
 @each_class
-def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
-    """The map gives the text another id."""
+def _check_text_matches_id(use: ClassUse) -> Iterator[Finding]:
     if not use.text or use.label is None or not use.label_map:
         return
     item = use.label_map.find(use.text)
@@ -178,21 +169,20 @@ def text_and_id_disagree(use: ClassUse) -> Iterator[Finding]:
     if item is None or use.label in use.label_map.find_ids(use.text):
         return
     other = use.label_map.find_id(use.label)
-    is_other = f", which is {other.class_name!r:.81}" if other else ""
-    message = f"text {use.text!r:.81} has id {item.id} in the label map, "
-    message += f"the record says {use.label}{is_other}"
+    other_class = f", which is {other.class_name!r:.81}" if other else ""
+    message = f"class {use.text!r:.81} has id {item.id} in the label map, but "
+    message += f"{use.label}{other_class} in the record"
     yield Finding(message, keys.CLASS_LABEL, use.label)
 
 
 @rule(
-    "LAB009 error: id is 0 or negative",
-    why="0 is the background: the object is not trained, or is trained as nothing.",
-    fix="Count classes from 1.",
+    "LAB009 error: class id is 0 or negative",
+    why="Id 0 is reserved for the background: the object is ignored, or trained without a class.",
+    fix="Number the classes from 1.",
     source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
 )
 @each_class
-def not_positive(use: ClassUse) -> Iterator[Finding]:
-    """An object has an id below 1, and no text that would decide in its place."""
+def _check_positive_id(use: ClassUse) -> Iterator[Finding]:
     if not use.text and use.label is not None and _is_not_positive(use.label, use.label_map):
         yield Finding(f"id {use.label} is not a class", keys.CLASS_LABEL, use.label)
 
@@ -203,48 +193,46 @@ def _is_not_positive(label: int, label_map: LabelMap | None) -> bool:
 
 
 def _is_background(item: LabelMapItem) -> bool:
-    return _BACKGROUND in (item.name, item.display_name)
+    return "background" in (item.name, item.display_name)
 
 
 @rule(
     "LAB010 error: class text is empty",
-    why="The OD API's table holds '' for the last class without a display name: the object trains "
-    "as the last class of the map.",
-    fix="Write the class's name; Datumaro's own exporter empties names outside ASCII.",
+    why="The OD API finds the last class without a display name when it looks up the empty text, "
+    "so the object is trained as that class.",
+    fix="Write the class name; Datumaro's exporter writes an empty text for non-ASCII names.",
     source=f"{_DECODER}; {_UTIL}",
 )
 @each_class
-def empty_text(use: ClassUse) -> Iterator[Finding]:
-    """An object's class text has no letters."""
+def _check_empty_text(use: ClassUse) -> Iterator[Finding]:
     if use.text is not None and not use.text.strip():
-        yield Finding("an object's class text is empty", keys.CLASS_TEXT, use.text)
+        yield Finding("an object has an empty class text", keys.CLASS_TEXT, use.text)
 
 
 @rule(
     "LAB011 error: class differs from the label map by case or spaces",
-    why="Texts are compared letter by letter: the object gets the class -1 and is dropped.",
+    why="Class names must match exactly: the class is not found, and the object is dropped.",
     fix="Write the class exactly as in the label map.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 @each_class
-def nearly_in_map(use: ClassUse) -> Iterator[Finding]:
-    """A text is in the map but for upper and lower case, spaces, hyphens and underscores."""
+def _check_spelling(use: ClassUse) -> Iterator[Finding]:
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    meant = use.label_map.fuzzy_names.find_same(use.text)
-    if meant:
-        message = f"class {use.text!r:.81} is {meant!r:.81} in the label map"
+    name = use.label_map.fuzzy_names.find_same(use.text)
+    if name:
+        message = f"class {use.text!r:.81} is {name!r:.81} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
 @dataset_rule(
     "LAB012 error: ids count from 0",
-    why="Class 0 is taken for the background, and every other class for its neighbour.",
-    fix="Add 1 to every id, and count the label map from 1.",
+    why="Class 0 is treated as the background, and every other class as a neighboring one.",
+    fix="Add 1 to every id, and number the classes of the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
 )
-def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
-    """Id 0 is in use, the ids are 0, 1, 2, … without a gap, and no texts decide in their place."""
+def _check_first_id(result: DatasetResult) -> Iterator[Finding]:
+    """Report ids 0, 1, 2, … without a gap, among objects without a class text."""
     for used in result.class_usage:
         ids = sorted({label for text, label in used.uses if label is not None and text is None})
         if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
@@ -255,12 +243,11 @@ def counts_from_zero(result: DatasetResult) -> Iterator[Finding]:
 
 @dataset_rule(
     "LAB013 info: class of the label map is not used",
-    why="It cannot be learnt from these shards.",
-    fix="Nothing, if other shards use it.",
+    why="A model cannot learn it from these shards.",
+    fix="You can ignore this if other shards use the class.",
     source=_UTIL,
 )
-def unused_class(result: DatasetResult) -> Iterator[Finding]:
-    """A class of the map has no object."""
+def _check_used(result: DatasetResult) -> Iterator[Finding]:
     for used in result.class_usage:
         texts = {text for text, _ in used.uses if text}
         ids = {label for text, label in used.uses if not text}
@@ -273,54 +260,44 @@ def unused_class(result: DatasetResult) -> Iterator[Finding]:
 
 @rule(
     "LAB014 error: object without a class",
-    why="The trainer pads the missing classes with zeros, which is not a class, and CVAT "
-    "refuses the annotation.",
+    why="The trainer replaces missing classes by zeros, and CVAT rejects the annotation.",
     fix="Write image/object/class/text, or class/label and a label map.",
     source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
     "apps/dataset_manager/bindings.py",
 )
 @each_class
-def no_class(use: ClassUse) -> Iterator[Finding]:
-    """An object has no text, or an empty one, and no id."""
+def _check_class(use: ClassUse) -> Iterator[Finding]:
     if not use.text and use.label is None:
-        yield Finding(
-            "a record has no class: objects with neither text nor id", keys.CLASS_TEXT, None
-        )
+        yield Finding("an object has neither a class text nor an id", keys.CLASS_TEXT, None)
 
 
 @dataset_rule(
     "LAB015 error: label map is not in protobuf's text format",
-    why="The trainer stops at it with a ParseError; tfod and CVAT's importer read it all the same.",
+    why="The trainer fails with a ParseError. tfod and CVAT's importer can read the file anyway.",
     fix="Put each name in straight quotes, 'item {' before each class, and use no other fields.",
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 @each_label_map
-def deviations(file: LabelMapFile) -> Iterator[Finding]:
-    """What is meant is plain, but it is not what protobuf reads."""
-    for liberty in file.deviations:
-        what = liberty.partition(": ")[2] or liberty
-        yield Finding(f"{what} here; protobuf's parser, and so the trainer, refuses the file")
+def _check_text_format(file: LabelMapFile) -> Iterator[Finding]:
+    for deviation in file.deviations:
+        reason = deviation.partition(": ")[2] or deviation
+        yield Finding(f"{reason}; protobuf's parser, and therefore the trainer, rejects the file")
 
 
 @dataset_rule(
     "LAB016 warning: classes differ only by case or spaces",
-    why="Each spelling is trained as a class of its own, with a part of the objects.",
+    why="Each spelling is trained as a separate class, with only a part of the objects.",
     fix="Choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
 )
-def nearly_equal_texts(result: DatasetResult) -> Iterator[Finding]:
-    """Two classes have the same text but for case, spaces, hyphens and underscores.
-
-    Classes are the texts that the records use, and those of the label map. Single letters that
-    are all in the map are different classes, as in a dataset of handwriting.
-    """
+def _check_similar_names(result: DatasetResult) -> Iterator[Finding]:
     for used in result.class_usage:
         key = result.profile.key_for(keys.CLASS_TEXT)
-        for message, texts in _nearly_equal(used.uses, used.label_map or LabelMap()):
+        for message, texts in _similar_names(used.uses, used.label_map or LabelMap()):
             yield Finding(message=message, shard=used.shard, feature=key, value=texts)
 
 
-def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonValue]]:
+def _similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonValue]]:
     objects: Counter[str] = Counter()
     for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
@@ -332,32 +309,33 @@ def _nearly_equal(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonVa
     for text in sorted({*objects, *(item.class_name for item in label_map.items)} - {""}):
         item, spelling = label_map.find(text), fold_name(text)
         if item is None and spelling in in_map:
-            continue  # which LAB011 says
+            continue  # LAB011 reports this
         if item is None or len(spelling) > 1:
             # The name and the display name of an item are one class.
             spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
     for texts in spellings.values():
         if len(texts) > 1:
             shown = [f"{text!r:.81} ({plural(objects[text], 'object')})" for text in texts.values()]
-            message = f"{' and '.join(shown)} are {len(texts)} classes, though only case, spaces, "
-            message += "hyphens or underscores differ"
+            message = f"{' and '.join(shown)} are {len(texts)} classes, but differ only in case, "
+            message += "spaces, hyphens or underscores"
             yield message, list(texts.values())
 
 
 @rule(
-    "LAB017 warning: id of a named class is 0 or negative",
-    why="The OD API, CVAT and Datumaro go by the text; readers that go by the id, as Model Garden "
-    "and EfficientDet, take 0 for the background.",
-    fix="Count classes from 1, or write a label map that has the texts.",
+    "LAB017 warning: id is 0 or negative, but there is a text",
+    why="The OD API, CVAT and Datumaro use the text. Readers that use the id, such as Model Garden "
+    "and EfficientDet, treat 0 as the background.",
+    fix="Number the classes from 1, or write a label map that contains the texts.",
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
 @each_class
-def not_positive_beside_a_text(use: ClassUse) -> Iterator[Finding]:
-    """As LAB009, if a text decides or id 0 is the background; LAB008 reports texts of the map."""
+def _check_positive_id_of_text(use: ClassUse) -> Iterator[Finding]:
+    """Report the ids that LAB009 tolerates: next to a text, or id 0 as a class of the map."""
     text, label, label_map = use
     item = None
     if label_map and (text or label == 0):
         item = label_map.find(text) if text else label_map.find_id(0)
+    # LAB008 reports texts that are in the label map.
     if item is None and text and label is not None and _is_not_positive(label, label_map):
         yield Finding(f"class {text!r:.81} has the id {label}", keys.CLASS_LABEL, label)
     elif item and item.id == 0 and _is_background(item):
@@ -366,37 +344,34 @@ def not_positive_beside_a_text(use: ClassUse) -> Iterator[Finding]:
 
 @rule(
     "LAB018 info: id without a label map",
-    why="CVAT's labels are names: it refuses an object whose id no label map explains.",
-    fix="Put label_map.pbtxt beside the shard, or write image/object/class/text.",
+    why="CVAT's labels are names, so it rejects an object if no label map defines its id.",
+    fix="Put label_map.pbtxt next to the shard, or write image/object/class/text.",
     source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
 )
 @each_class
-def unexplained_id(use: ClassUse) -> Iterator[Finding]:
-    """An object has an id and no text, and its shard has no label map."""
+def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
     if not use.text and use.label is not None and use.label_map is None:
-        message = f"object has only the id {use.label}, and no label map explains it"
+        message = f"an object has only the id {use.label}, and no label map defines it"
         yield Finding(message, keys.CLASS_LABEL, use.label)
 
 
 @rule(
     "LAB020 info: class text without an id",
-    why="TF-Vision, MediaPipe Model Maker and EfficientDet read ids alone. The first two stop at "
-    "an object without one: 'indices[0] = 0 is not in [0, 0)'; EfficientDet trains on none of the "
-    "record's objects. The OD API's trainer and CVAT take the text.",
-    fix="For TF-Vision, Model Maker or EfficientDet write image/object/class/label: tfod repair "
+    why="TF-Vision, MediaPipe Model Maker and EfficientDet only read ids. The first two stop at an "
+    "object without an id: 'indices[0] = 0 is not in [0, 0)'; EfficientDet ignores all objects of "
+    "the record. The OD API's trainer and CVAT use the text.",
+    fix="For TF-Vision, Model Maker or EfficientDet, write image/object/class/label: tfod repair "
     "with a label map.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
-    repair="Where all objects have a text, the label map gives the ids. They are not "
-    "written where it misses a class of its shards.",
+    repair="If all objects have a class text, ids are added from the label map. No id is added if "
+    "the map lacks a class of its shards.",
     once=True,
 )
 @each_class
-def text_alone(use: ClassUse) -> Iterator[Finding]:
-    """An object has a class text and no id; of each shard the first is reported."""
+def _check_id(use: ClassUse) -> Iterator[Finding]:
     if use.text and use.label is None:
-        message = f"class {use.text!r:.81} has no id"
-        yield Finding(message, keys.CLASS_LABEL, use.text)
+        yield Finding(f"class {use.text!r:.81} has no id", keys.CLASS_LABEL, use.text)
 
 
 def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
@@ -404,9 +379,8 @@ def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
 
 
 detection_rule(
-    "LAB019 error: lists of image classes of different length",
-    why="Nobody knows which id or confidence belongs to which class of the image; an import stops "
-    "at the record.",
-    fix="Write one text, one id and one confidence for each class, or leave a list out.",
+    "LAB019 error: lists of image classes differ in length",
+    why="It is unclear which id or confidence belongs to which class, so an import stops.",
+    fix="Write one text, one id and one confidence for each class, or omit a list.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, image/class/text and label",
 )

@@ -1,4 +1,4 @@
-"""CFG: what the OD API's pipeline.config says of its data, against the data."""
+"""CFG rules: the data settings of the OD API's pipeline.config, compared with the data."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 _DECODER = "research/object_detection/data_decoders/tf_example_decoder.py"
 
 
-def _said(
+def _config_finding(
     result: DatasetResult, message: str, value: JsonValue = None, fix: str = "", case: str = ""
 ) -> Finding:
-    """A finding at the path of the configuration."""
     file = result.training_config.file if result.training_config else ""
     return Finding(message=message, shard=file, value=value, fix=fix, case=case)
 
 
 def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
-    """The readers of the configuration, each with those of its shards that were checked."""
+    """Yield each reader of the configuration with its shards, of those that were checked."""
     config = result.training_config
     for reader in config.readers if config else ():
-        yield (
-            reader,
-            [one for one in result.shards if config and config.reads(reader, one.name, one.subset)],
-        )
+        shards = [
+            shard
+            for shard in result.shards
+            if config and config.reads(reader, shard.name, shard.subset)
+        ]
+        yield reader, shards
 
 
 def _objects(shards: Sequence[ShardResult]) -> ObjectFigures:
-    from tfod.checker.analysis.object_statistics import (
-        ObjectFigures,  # few checks have a configuration
-    )
+    # Imported here, because few checks have a configuration.
+    from tfod.checker.analysis.object_statistics import ObjectFigures
 
-    return sum((one.objects for one in shards if one.objects), ObjectFigures())
+    return sum((shard.objects for shard in shards if shard.objects), ObjectFigures())
 
 
 def _classes(result: DatasetResult) -> tuple[dict[int, str], dict[int, str]]:
-    """Name by id of the classes that are trained, and of those that are evaluated."""
+    """Return the names, by id, of the classes for training and of those for evaluation."""
     trained: dict[int, str] = {}
     evaluated: dict[int, str] = {}
     for reader, shards in _readers(result):
         for shard in shards:
-            label_map = result.label_map_of(shard.label_map)
-            (evaluated if reader.is_for_evaluation else trained).update(_named(shard, label_map))
+            classes = _named_classes(shard, result.label_map_of(shard.label_map))
+            (evaluated if reader.is_for_evaluation else trained).update(classes)
     return trained, evaluated
 
 
-def _named(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int, str]]:
-    """Id and name of the classes of a shard; texts decide where they are in the label map."""
+def _named_classes(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int, str]]:
+    """Yield the id and name of each class; a text in the label map takes precedence over the id."""
     for text, label in shard.objects.classes if shard.objects else ():
         item = label_map.find(text) if label_map and text else None
         item = item or (label_map.find_id(label) if label_map and label is not None else None)
@@ -67,113 +67,113 @@ def _named(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int
 
 
 @dataset_rule(
-    "CFG002 error: path leads to no file",
-    why="The trainer stops, with 'Did not find any input files matching the glob pattern' or 'does "
+    "CFG002 error: path matches no file",
+    why="The trainer stops with 'Did not find any input files matching the glob pattern' or 'does "
     "not match any files'.",
-    fix="Correct the path; a relative one begins at the folder in which the trainer is started.",
+    fix="Correct the path; a relative path starts at the folder in which the trainer is started.",
     source="tensorflow/models: research/object_detection/builders/dataset_builder.py, "
     "_read_dataset_internal; official/core/input_reader.py, match_files; "
     "research/object_detection/configs/tf2: PATH_TO_BE_CONFIGURED",
     cases={"elsewhere": Severity.WARNING},
 )
-def leads_nowhere(result: DatasetResult) -> Iterator[Finding]:
-    """No file is there on this machine; a warning where other shards are checked in their place,
-    and the path may be right on another machine.
-    """
+def _check_paths(result: DatasetResult) -> Iterator[Finding]:
+    """Report paths without a file; a warning if other shards are checked instead of them."""
     config = result.training_config
-    is_replaced = config is not None and not all(config.names(one.name) for one in result.shards)
+    is_replaced = config is not None and not all(
+        config.names(shard.name) for shard in result.shards
+    )
     for path, reason in config.lost_paths() if config else ():
-        may_be_there = is_replaced and not path.is_broken
-        message = f"{path}: {reason}" + ", and other shards are checked" * may_be_there
-        case = "elsewhere" if may_be_there else ""
-        yield _said(result, message, path.value, case=case)
+        may_exist = is_replaced and not path.is_broken
+        message = f"{path}: {reason}" + (", so other shards are checked" if may_exist else "")
+        case = "elsewhere" if may_exist else ""
+        yield _config_finding(result, message, path.value, case=case)
 
 
 @dataset_rule(
     "CFG003 error: num_classes is not the largest id",
-    why="A class beyond num_classes has no place in the one-hot encoding: its objects are trained "
-    "as nothing. Of too many the model learns some that no object has, as those of a template.",
+    why="A class id above num_classes has no entry in the one-hot encoding, so its objects are "
+    "trained without a class. If it is too large, as in a template, the model has unused classes.",
     fix="Set num_classes to the largest id of the label map.",
     source="tensorflow/models: research/object_detection/inputs.py, transform_input_data; "
     "tensorflow/models#3868",
     cases={"below": Severity.WARNING},
 )
-def other_classes(result: DatasetResult) -> Iterator[Finding]:
-    """The largest id of the label map and the objects is beyond num_classes; a warning where it is
-    below.
-    """
+def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
+    """Report a num_classes below the largest id of label maps and objects; above is a warning."""
     trained, evaluated = _classes(result)
-    known = evaluated | trained
-    for one in result.dataset.label_maps.values():
-        known |= {item.id: item.class_name for item in one.label_map.items} if one.label_map else {}
-    largest = max(known, default=0)
+    names = evaluated | trained
+    for file in result.dataset.label_maps.values():
+        names |= (
+            {item.id: item.class_name for item in file.label_map.items} if file.label_map else {}
+        )
+    largest = max(names, default=0)
     config = result.training_config
     for setting in config.num_classes if config and largest > 0 else ():
         if setting.value != largest:
-            message = f"{setting}, but the ids go to {largest} ({known[largest]!r:.81})"
+            message = f"{setting}, but the largest id is {largest} ({names[largest]!r:.81})"
             case = "below" if int(setting.value) > largest else ""
-            yield _said(result, message, setting.value, setting.set_to(largest), case)
+            yield _config_finding(result, message, setting.value, setting.set_to(largest), case)
 
 
 @dataset_rule(
-    "CFG005 error: masks are asked for and not there",
+    "CFG005 error: masks are configured but missing",
     why="Training stops at the first such image: 'indices[0] = 0 is not in [0, 0)', 'Input is "
-    "empty', or that the data types do not match.",
-    fix="Do not ask for masks, or write image/object/mask of every object.",
+    "empty', or because the data types do not match.",
+    fix="Turn off load_instance_masks, or write image/object/mask for every object.",
     source=f"{_DECODER}, _decode_png_instance_masks and _reshape_instance_masks; "
     "research/object_detection/utils/ops.py, retain_groundtruth",
 )
-def masks_missing(result: DatasetResult) -> Iterator[Finding]:
-    """Images with objects have no masks, or masks are encoded otherwise than is said."""
+def _check_masks(result: DatasetResult) -> Iterator[Finding]:
     for reader, shards in _readers(result):
-        asked, chosen = reader.get("load_instance_masks"), reader.get("mask_type")
+        load_masks, mask_type = reader.get("load_instance_masks"), reader.get("mask_type")
         objects = _objects(shards)
-        if not asked.value or not objects.images:
+        if not load_masks.value or not objects.images:
             continue
         if objects.without_masks:
-            some = f"{objects.without_masks:,} of {plural(objects.images, 'image')} with objects"
-            message = f"{asked}, but {some} have no {keys.MASK}, or an empty one"
-            is_none = objects.without_masks == objects.images
-            yield _said(result, message, fix=asked.set_to(False) if is_none else "")
-        is_png = chosen.value == "PNG_MASKS"
+            message = f"{load_masks}, but {objects.without_masks:,} of "
+            message += f"{plural(objects.images, 'image')} with objects have no {keys.MASK}, or an "
+            message += "empty one"
+            has_none = objects.without_masks == objects.images
+            fix = load_masks.set_to(False) if has_none else ""
+            yield _config_finding(result, message, fix=fix)
+        is_png = mask_type.value == "PNG_MASKS"
         if (Kind.FLOAT if is_png else Kind.BYTES) in objects.mask_dtypes:
-            message = f"{chosen}, but masks are written as {'numbers' if is_png else 'PNG'}"
-            yield _said(
-                result, message, fix=chosen.set_to("NUMERICAL_MASKS" if is_png else "PNG_MASKS")
-            )
+            message = f"{mask_type}, but masks are stored as {'numbers' if is_png else 'PNG'}"
+            fix = mask_type.set_to("NUMERICAL_MASKS" if is_png else "PNG_MASKS")
+            yield _config_finding(result, message, fix=fix)
 
 
 @dataset_rule(
-    "CFG006 error: other keypoints than are asked for",
-    why="Training stops when it shapes the keypoints: each object must have num_keypoints of them.",
-    fix="Set num_keypoints to the number of keypoints that each object has; 0 reads none.",
+    "CFG006 error: number of keypoints is not num_keypoints",
+    why="Training stops when it reshapes the keypoints, unless each object has num_keypoints.",
+    fix="Set num_keypoints to the number of keypoints per object; 0 ignores keypoints.",
     source=f"{_DECODER}, decode: tf.reshape(keypoints, [-1, num_keypoints, 2])",
 )
-def other_keypoints(result: DatasetResult) -> Iterator[Finding]:
-    """Objects have more keypoints or fewer, or none."""
+def _check_keypoints(result: DatasetResult) -> Iterator[Finding]:
     for reader, shards in _readers(result):
-        asked, found = reader.get("num_keypoints"), _objects(shards).keypoints
-        # Keypoints that are put in order by their names need not all be there.
-        if reader.message.use_keypoint_label_map or not asked.value or found is None:
+        expected, counts = reader.get("num_keypoints"), _objects(shards).keypoints
+        # If keypoints are ordered by name, an object need not have all of them.
+        if reader.message.use_keypoint_label_map or not expected.value or counts is None:
             continue
-        low, high = found
-        if (low, high) != (asked.value, asked.value):
-            have = str(low) if low == high else f"from {low} to {high}"
-            message = f"{asked}, but objects have {have if high else 'no'} keypoints"
-            yield _said(result, message, asked.value, asked.set_to(low) if low == high else "")
+        low, high = counts
+        if (low, high) != (expected.value, expected.value):
+            count = str(low) if low == high else f"from {low} to {high}"
+            message = f"{expected}, but objects have {count if high else 'no'} keypoints"
+            fix = expected.set_to(low) if low == high else ""
+            yield _config_finding(result, message, expected.value, fix)
 
 
 @dataset_rule(
-    "CFG009 warning: evaluated class that is never trained",
-    why="It cannot be found, and counts with an average precision of 0.",
+    "CFG009 warning: evaluated class is never trained",
+    why="The model cannot detect it, so its average precision is 0.",
     fix="Distribute the classes over both subsets.",
     source="tensorflow/models: research/object_detection/metrics/coco_evaluation.py",
 )
-def unseen_classes(result: DatasetResult) -> Iterator[Finding]:
-    """Objects for evaluation have a class that no object for training has."""
+def _check_trained_classes(result: DatasetResult) -> Iterator[Finding]:
     trained, evaluated = _classes(result)
-    unseen = [evaluated[one] for one in sorted(evaluated.keys() - trained.keys()) if one > 0]
-    if unseen and trained:
-        names = join_names([*map(repr, unseen)], 6)
-        message = f"no object for training has the class {names}, which evaluations have"
-        yield _said(result, message, list[JsonValue](unseen[:100]))
+    ids = sorted(evaluated.keys() - trained.keys())
+    untrained = [evaluated[number] for number in ids if number > 0]
+    if untrained and trained:
+        names = join_names([*map(repr, untrained)], 6)
+        message = f"evaluation data has classes that training data does not have: {names}"
+        yield _config_finding(result, message, list[JsonValue](untrained[:100]))

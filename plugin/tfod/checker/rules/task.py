@@ -1,7 +1,7 @@
-"""TSK: the CVAT task that shards are meant for.
+"""TSK rules: the shards, compared with the CVAT task that they will be imported into.
 
-How CVAT finds the frame of an image: ``match_dm_item`` and ``find_dataset_root`` in its
-``dataset_manager/bindings.py``; :mod:`tfod.checker.references.frames` does the same.
+CVAT finds the frame of an image with ``match_dm_item`` and ``find_dataset_root`` in its
+``dataset_manager/bindings.py``; :mod:`tfod.checker.references.frames` reimplements them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfod.checker.references.frames import Attachment
 
 _BINDINGS = "cvat/apps/dataset_manager/bindings.py"
-_NAMES_SHOWN = 5
+_MAX_NAMES_SHOWN = 5
 HONEYPOTS = " (honeypots get the boxes of the ground truth)"
 _ALL = "all shards"
 
@@ -32,227 +32,230 @@ def _frames(result: DatasetResult) -> Sequence[Frame]:
 
 
 def _attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
-    """The records that go to a frame, and the frame."""
-    for one in result.attachments:
-        if one.place is not None:
-            yield one, _frames(result)[one.place]
+    """Yield the records that match a frame, with the frame."""
+    for attachment in result.attachments:
+        if attachment.place is not None:
+            yield attachment, _frames(result)[attachment.place]
 
 
 @dataset_rule(
     "TSK001 error: class is not a label of the task",
-    why="CVAT stops the whole import at the first annotation whose label the task lacks.",
+    why="CVAT stops the whole import at the first annotation whose label is not in the task.",
     fix="Add the label to the task, or rename the class in the shard.",
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
 )
-def unknown_label(result: DatasetResult) -> Iterator[Finding]:
-    """The class of boxes, or of a whole image, is none of the labels; case and spaces count."""
+def _check_labels(result: DatasetResult) -> Iterator[Finding]:
     labels = result.task.labels if result.task else None
     if labels is None:
         return
-    classes = _as_labelled(result, result.classes, labels)
-    tags = _as_labelled(result, result.tags, labels)
-    some = join_names([*map(repr, sorted(labels))], _NAMES_SHOWN)
-    for text in sorted((classes.keys() - {""} | tags.keys()) - labels):  # LAB014 says "" of boxes
+    classes = _count_by_label(result, result.classes, labels)
+    tags = _count_by_label(result, result.tags, labels)
+    listed_labels = join_names([*map(repr, sorted(labels))], _MAX_NAMES_SHOWN)
+    # LAB014 reports boxes without a class.
+    for text in sorted((classes.keys() - {""} | tags.keys()) - labels):
         near = index_labels(labels).find_nearest(text)
-        boxes = [plural(classes[text], "box")] * (text in classes)
-        uses = " and ".join([*boxes, *[plural(tags[text], "image")] * (text in tags)])
-        message = f"class {text!r:.81} of {uses} is not a label of the "
-        message += f"task, which has {some}"
+        boxes = [plural(classes[text], "box")] if text in classes else []
+        images = [plural(tags[text], "image")] if text in tags else []
+        message = f"class {text!r:.81} of {' and '.join(boxes + images)} is not a label of the "
+        message += f"task, which has {listed_labels}"
         message += f"; did you mean {near!r:.81}?" if near else ""
         fix = f"Rename the class to {near!r:.81}, or add {text!r:.81} to the task." if near else ""
         key = result.profile.key_for(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
         yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
 
 
-def _as_labelled(
+def _count_by_label(
     result: DatasetResult, classes: Counter[str], labels: frozenset[str]
 ) -> Counter[str]:
-    """The classes by the names that the task has for them: Open Images' are the display names."""
-    found: Counter[str] = Counter()
-    maps = [one.label_map for one in result.dataset.label_maps.values() if one.label_map]
+    """Rename classes to the display name if that is a label of the task, as in Open Images."""
+    counts: Counter[str] = Counter()
+    maps = [file.label_map for file in result.dataset.label_maps.values() if file.label_map]
     for name, count in classes.items():
-        items = (one.find(name) for one in maps)
-        shown = {item.display_name for item in items if item is not None} & labels
-        found[name if name in labels or len(shown) != 1 else shown.pop()] += count
-    return found
+        items = (label_map.find(name) for label_map in maps)
+        display_names = {item.display_name for item in items if item is not None} & labels
+        is_unclear = name in labels or len(display_names) != 1
+        counts[name if is_unclear else display_names.pop()] += count
+    return counts
 
 
 @dataset_rule(
     "TSK002 error: image matches no frame of the task",
     why="CVAT stops the whole import at the first image that it cannot match with a frame.",
-    fix="Rename the image to its frame's name with folders, or leave the record out.",
+    fix="Rename the image to the name of its frame, including folders, or remove the record.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#9307, #4433",
 )
-def no_frame(result: DatasetResult) -> Iterator[Finding]:
-    """Folders count, extensions do not."""
-    for one in result.attachments:
-        if one.place is None and one.row.filename:
-            near = f"; the nearest is {one.nearest!r:.81}" if one.nearest else ""
-            message = f"image {one.row.filename!r:.81} matches no frame of the task{near}"
-            yield _of_name(result, one, message)
-        elif one.place is None:
-            message = "record has no file name, so that it matches no frame"
-            yield Finding(message, result.profile.key_for(keys.FILENAME)).at(one.row.place)
+def _check_frame(result: DatasetResult) -> Iterator[Finding]:
+    for attachment in result.attachments:
+        row = attachment.row
+        if attachment.place is None and row.filename:
+            hint = f"; the nearest is {attachment.nearest!r:.81}" if attachment.nearest else ""
+            message = f"image {row.filename!r:.81} matches no frame of the task{hint}"
+            yield _name_finding(result, attachment, message)
+        elif attachment.place is None:
+            message = "the record has no file name, so it matches no frame"
+            yield Finding(message, result.profile.key_for(keys.FILENAME)).at(row.place)
 
 
-def _of_name(result: DatasetResult, one: Attachment, message: str) -> Finding:
-    return Finding(message, result.profile.key_for(keys.FILENAME), one.row.filename).at(
-        one.row.place
-    )
+def _name_finding(result: DatasetResult, attachment: Attachment, message: str) -> Finding:
+    key, row = result.profile.key_for(keys.FILENAME), attachment.row
+    return Finding(message, key, row.filename).at(row.place)
 
 
 @dataset_rule(
     "TSK003 warning: name is read as a frame number",
-    why="No frame has this name, so CVAT takes the number in it for a frame and attaches the "
-    "annotations there without a word, to another image maybe.",
-    fix="Rename the image to the name of the frame that is meant.",
+    why="No frame has this name, so CVAT interprets the number in it as a frame number and "
+    "silently attaches the annotations to that frame, which may be the wrong image.",
+    fix="Rename the image to the name of the correct frame.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#8410",
 )
-def read_as_number(result: DatasetResult) -> Iterator[Finding]:
-    """A name that is a number, or in a video has digits from its seventh letter on."""
-    for one, frame in _attached(result):
-        if one.by.value != "name":
-            how = " for the digits after its sixth letter" * (one.by.value == "digits")
-            message = f"image {one.row.filename!r:.81} is the name of no frame and goes to frame "
-            message += f"{frame.number}, {frame.name!r:.81}{how}"
-            yield _of_name(result, one, message)
+def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
+    """Report names that CVAT matches by number or, in a video, by the digits after 6 letters."""
+    for attachment, frame in _attached(result):
+        if attachment.by.value != "name":
+            is_digits = attachment.by.value == "digits"
+            reason = " because of the digits after its sixth letter" if is_digits else ""
+            message = f"no frame has the name of image {attachment.row.filename!r:.81}, which is "
+            message += f"attached to frame {frame.number}, {frame.name!r:.81}{reason}"
+            yield _name_finding(result, attachment, message)
 
 
 @dataset_rule(
-    "TSK004 error: size differs from the frame's",
-    why="CVAT scales boxes by the size in the record and draws them on its own frame, where they "
-    "are off; it does not compare the sizes.",
-    fix="Make the shard from the images that the task has.",
+    "TSK004 error: image size differs from the frame",
+    why="CVAT scales boxes by the size in the record without comparing it with the frame, so the "
+    "boxes end up in the wrong place.",
+    fix="Write the shard with the images of the task.",
     source=f"{_BINDINGS}, import_dm_annotations",
 )
-def other_size(result: DatasetResult) -> Iterator[Finding]:
-    """Width and height as the record says, not as the encoded image has them."""
-    for one, frame in _attached(result):
-        size, its = (one.row.height, one.row.width), (frame.height, frame.width)
-        if None in (*size, *its) or size == its:
+def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
+    for attachment, frame in _attached(result):
+        row = attachment.row
+        size, frame_size = (row.height, row.width), (frame.height, frame.width)
+        if None in (*size, *frame_size) or size == frame_size:
             continue
-        message = f"image is {size[1]}x{size[0]}, frame {frame.name!r:.81} is {its[1]}x{its[0]}"
-        if size == its[::-1]:
-            message += ": one of them is turned, as EXIF orientation does"
-        key, value = (keys.HEIGHT, size[0]) if size[1] == its[1] else (keys.WIDTH, size[1])
-        yield Finding(message, result.profile.key_for(key), value).at(one.row.place)
+        message = f"image is {row.width}x{row.height}, frame {frame.name!r:.81} is "
+        message += f"{frame.width}x{frame.height}"
+        if size == frame_size[::-1]:
+            message += ": one of them is rotated, as by an EXIF orientation"
+        is_height = row.width == frame.width
+        key, value = (keys.HEIGHT, row.height) if is_height else (keys.WIDTH, row.width)
+        yield Finding(message, result.profile.key_for(key), value).at(row.place)
 
 
 @dataset_rule(
-    "TSK005 info: frames without annotation",
-    why="An import replaces what the task has: these frames end up empty.",
+    "TSK005 info: frames without annotations",
+    why="An import replaces the annotations of the task, so these frames end up empty.",
     fix="Check that the shard is complete, if these frames should have annotations.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
-def bare_frames(result: DatasetResult) -> Iterator[Finding]:
-    """Said once for the task, of its number of frames and the names of the bare ones."""
+def _check_bare_frames(result: DatasetResult) -> Iterator[Finding]:
     frames = _frames(result)
-    boxes = {one.place: 0 for one in result.attachments}
-    for one in result.attachments:
-        boxes[one.place] += one.row.boxes
-    parts, bare = [], 0
-    for what, count in (("without a record", None), ("with a record without boxes", 0)):
-        names = [frame.name for place, frame in enumerate(frames) if boxes.get(place) == count]
-        bare += len(names)
+    boxes = {attachment.place: 0 for attachment in result.attachments}
+    for attachment in result.attachments:
+        boxes[attachment.place] += attachment.row.boxes
+    parts, total = [], 0
+    for title, count in (("without a record", None), ("with a record without boxes", 0)):
+        names = [frame.name for index, frame in enumerate(frames) if boxes.get(index) == count]
+        total += len(names)
         if names:
-            parts.append(f"{len(names)} {what} ({join_names(names, _NAMES_SHOWN)})")
-    if bare:
-        some = f"{bare} of the task's {len(frames)} frames get no annotation"
-        yield Finding(message=f"{some}: {', '.join(parts)}", value=bare)
+            parts.append(f"{len(names)} {title} ({join_names(names, _MAX_NAMES_SHOWN)})")
+    if total:
+        message = f"{total} of the task's {len(frames)} frames get no annotations"
+        yield Finding(message=f"{message}: {', '.join(parts)}", value=total)
 
 
 @dataset_rule(
-    "TSK006 error: two images go to one frame",
-    why="CVAT puts the annotations of both on the one frame.",
-    fix="Leave one of the records out, or rename it to the frame that is meant.",
+    "TSK006 error: two images match the same frame",
+    why="CVAT attaches the annotations of both images to this frame.",
+    fix="Remove one of the records, or rename its image to the name of the correct frame.",
     source=f"{_BINDINGS}, match_dm_item",
 )
-def shared_frame(result: DatasetResult) -> Iterator[Finding]:
-    """Extensions do not count where no frame has the whole name."""
-    for one, frame in _attached(result):
-        if one.earlier is not None:
-            record = "" if one.earlier.record is None else f"record {one.earlier.record}"
-            where = ", ".join(filter(None, (one.earlier.shard, record)))
-            message = f"image {one.row.filename!r:.81} goes to frame {frame.name!r:.81}, as does "
-            message += f"{one.earlier.item!r:.81}" + (f" ({where})" if where else "")
-            yield _of_name(result, one, message)
+def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
+    for attachment, frame in _attached(result):
+        earlier = attachment.earlier
+        if earlier is not None:
+            record = "" if earlier.record is None else f"record {earlier.record}"
+            location = ", ".join(filter(None, (earlier.shard, record)))
+            message = f"image {attachment.row.filename!r:.81} matches frame {frame.name!r:.81}, as "
+            message += f"does {earlier.item!r:.81}" + (f" ({location})" if location else "")
+            yield _name_finding(result, attachment, message)
 
 
 @dataset_rule(
-    "TSK007 info: description of the task names no frames",
-    why="CVAT for video 1.1 of a task of images holds no names, and an export may be empty; the "
+    "TSK007 info: description of the task has no frame names",
+    why="CVAT for video 1.1 of a task of images stores no names, and an export may be empty; the "
     "images were not compared with the task.",
-    fix="Export the task as CVAT for images 1.1, or give its images with --images.",
+    fix="Export the task as CVAT for images 1.1, or pass its images with --images.",
     source="cvat/apps/dataset_manager/formats/cvat.py, dump_as_cvat_interpolation",
 )
-def nameless_frames(result: DatasetResult) -> Iterator[Finding]:
-    """Said once for the task."""
+def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
     source = result.task.without_frames if result.task else None
     if source is not None:
-        yield Finding(message=f"{source} names no frames, so that images were not compared")
+        message = f"{source} has no frame names, so images were not compared with the task"
+        yield Finding(message=message)
 
 
 @dataset_rule(
-    "TSK008 error: import deletes what shards cannot hold",
-    why="An import replaces what the task has, and what is no box, mask or tag is gone for good.",
-    fix="If that is meant, delete them in the task first, or: tfod cvat import --force. "
-    "To keep them, import with import_mode=append (CVAT 2.65 and later); tfod cvat import has "
-    "--mode append.",
+    "TSK008 error: import deletes shapes that shards cannot store",
+    why="An import replaces all annotations of the task. Annotations other than boxes, masks and "
+    "tags are lost permanently.",
+    fix="To keep them, import with import_mode=append (CVAT 2.65 or later); tfod cvat import has "
+    "--mode append. To delete them, do so in the task first, or: tfod cvat import --force.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
-def deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
-    """Skeletons, cuboids, polylines and points of the task; said once."""
+def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     lost = Counter(result.task.unsupported_shapes) if result.task else Counter()
     if lost:
-        message = f"it would delete {format_counts(lost)}, which TFRecord cannot hold"
+        message = f"import deletes {format_counts(lost)}, which shards cannot store"
         yield Finding(message=message, value=lost.total())
 
 
 @dataset_rule(
     "TSK009 error: import empties frames that have annotations",
-    why="An import replaces what the task has on all of its frames, also on those that the shards "
-    "have no record for: a job's shards, imported into the task, delete what the other jobs have.",
-    fix="Import them into the job that they are of, or export the whole task again. "
-    "To keep what is there, import with import_mode=append (CVAT 2.65 and later); tfod cvat import "
-    "has --mode append. If these are to be empty: a record without boxes, or tfod cvat import "
-    "--force.",
+    why="An import replaces the annotations on all frames, even those without a record: shards of "
+    "a job, imported into the task, delete the annotations of the other jobs.",
+    fix="Import the shards into their job, or export the whole task again. To keep existing "
+    "annotations, import with import_mode=append (CVAT 2.65 or later); tfod cvat import has --mode "
+    "append. To empty the frames, add records without boxes, or: tfod cvat import --force.",
     source="cvat/apps/dataset_manager/task.py, import_task_annotations",
 )
-def emptied_frames(result: DatasetResult) -> Iterator[Finding]:
-    """Said once for the task. A frame whose record has no box is meant to be empty."""
+def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:
+    """Report annotated frames without a record; a record without boxes empties one on purpose."""
     task = result.task
     recorded = {frame.number for _, frame in _attached(result)}
     if task is None or not (recorded if task.own is None else recorded & task.own):
         return
-    left = task.annotated - recorded
-    # CVAT's placeholders of validation frames have their names, and no record of their own.
-    there = {frame.name for _, frame in _attached(result)}
+    emptied = task.annotated - recorded
+    # CVAT's placeholders share the names of validation frames, but never have a record.
+    recorded_names = {frame.name for _, frame in _attached(result)}
     names = [
-        frame.name for frame in _frames(result) if frame.number in left and frame.name not in there
+        frame.name
+        for frame in _frames(result)
+        if frame.number in emptied and frame.name not in recorded_names
     ]
     if names:
-        message = f"it has no record of {plural(len(names), 'frame')} whose annotations it would "
-        message += f"delete: {join_names(names, _NAMES_SHOWN)}"
+        message = f"import deletes the annotations of {plural(len(names), 'frame')} "
+        message += f"without a record: {join_names(names, _MAX_NAMES_SHOWN)}"
         yield Finding(message=message, value=len(names))
 
 
 @dataset_rule(
     "TSK010 warning: labels lack attributes",
-    why="An import drops the values of attributes that a label does not have, without a message.",
+    why="An import silently drops the values of attributes that a label does not have.",
     fix="Add the attributes to the labels of the task before the import.",
     source=f"{_BINDINGS}, _import_attribute",
 )
-def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
-    """The attributes of all labels together; CVAT's own marks need none."""
+def _check_attributes(result: DatasetResult) -> Iterator[Finding]:
+    """Report attributes that labels lack, except for those that CVAT needs no definition for."""
     if result.task is None:
         return
     from tfod.formats.cvat.frame_detections import OCCLUDED, TRACK  # few checks have a task
 
-    known = result.task.attributes
+    attributes = result.task.attributes
     lacking: Counter[str] = Counter()
-    for (text, name), count in sum((one.attributes for one in result.shards), Counter()).items():
-        (label,) = _as_labelled(result, Counter([text]), frozenset(known))
-        if label in known and name not in (*known[label], OCCLUDED, TRACK):
+    counts = sum((shard.attributes for shard in result.shards), Counter())
+    for (text, name), count in counts.items():
+        (label,) = _count_by_label(result, Counter([text]), frozenset(attributes))
+        if label in attributes and name not in (*attributes[label], OCCLUDED, TRACK):
             lacking[name] += count
     if lacking:
         message = "the labels lack attributes of the shards, whose values are lost: "
@@ -260,14 +263,13 @@ def unknown_attributes(result: DatasetResult) -> Iterator[Finding]:
 
 
 @dataset_rule(
-    "TSK011 warning: import replaces annotations with fewer or others",
-    why="An import replaces what the task has. No export has the annotations on deleted frames and "
-    "honeypots, and TFRecord 1.0 has rectangles for masks, polygons and ellipses.",
+    "TSK011 warning: import changes or drops existing annotations",
+    why="An import replaces all annotations of the task. No export contains those on deleted "
+    "frames and honeypots, and TFRecord 1.0 stores masks, polygons and ellipses as rectangles.",
     fix="Restore deleted frames before the export, and export TFRecord Masks 1.0.",
     source="cvat/apps/dataset_manager/task.py, _preprocess_input_annotations_for_gt_pool_task",
 )
-def replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
-    """Said once of frames, and once of shapes."""
+def _check_replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
     task = result.task
     if task is None:
         return
@@ -275,9 +277,10 @@ def replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
     hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
     if hidden:
         message = (
-            f"frames whose annotations are lost, since no shard has them: {format_counts(hidden)}"
+            f"frames whose annotations are lost, because no shard has them: {format_counts(hidden)}"
         )
-        yield Finding(message + HONEYPOTS * ("honeypots" in hidden), value=hidden.total())
+        message += HONEYPOTS if "honeypots" in hidden else ""
+        yield Finding(message, value=hidden.total())
     if outlines:
-        message = f"shapes come back as rectangles: {format_counts(outlines)}"
+        message = f"shapes become rectangles: {format_counts(outlines)}"
         yield Finding(message=message, value=outlines.total())

@@ -1,4 +1,4 @@
-"""ZIP: the zip around the shards: hostile, damaged, or not what a reader will find."""
+"""ZIP rules: archives that are malicious or damaged, or that readers do not support."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ _ARCHIVES = (
     *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z"),
     *(".rar", ".gz", ".bz2", ".xz", ".zst"),
 )
-_READ_STEP = 1 << 18
+_CHUNK_BYTES = 1 << 18
+# The case of faults in data that an import ignores: other files, and checksums after shards.
 _CASES = {READ: Severity.ERROR}
-"""With that of what an import does not read: other files, and the checksum behind a shard."""
 
 
 def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str) -> None:
-    """Declare the rule that reports a fault of the directory, which says itself what is wrong."""
+    """Declare a rule for a fault of the directory; the fault itself has the message."""
 
     @dataset_rule(heading, why=why, fix=fix, source=source, cases=_CASES)
-    def of_fault(result: DatasetResult) -> Iterator[Finding]:
-        return _faults(result, fault)
+    def check_fault(result: DatasetResult) -> Iterator[Finding]:
+        return _fault_findings(result, fault)
 
 
-def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
+def _fault_findings(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         content = archive.content
-        problems = [one for one in content.problems if one.fault is fault]
+        problems = [problem for problem in content.problems if problem.fault is fault]
         shards = shards_in_zip(content) if problems and content.refused else ()
         lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
-        for one in problems:
-            is_name = fault is ZipFault.OUTSIDE and one.entry is not None
-            is_shard = one.entry is not None and one.entry.path in lost
-            stops = content.damage is not None or is_shard or id(one) in lost.values()
+        for problem in problems:
+            entry = problem.entry
+            is_name = fault is ZipFault.OUTSIDE and entry is not None
+            is_shard = entry is not None and entry.path in lost
+            stops = content.damage is not None or is_shard or id(problem) in lost.values()
             yield Finding(
-                message=one.cause,
-                shard=archive.name_of(one.entry),
-                value=printable(one.entry.name) if one.entry and is_name else None,
+                message=problem.cause,
+                shard=archive.name_of(entry),
+                value=printable(entry.name) if entry and is_name else None,
                 case="" if stops else READ,
             )
 
@@ -61,14 +62,14 @@ def _faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
 _zip_rule(
     "ZIP001 error: not a zip, or its directory is damaged",
     ZipFault.DIRECTORY,
-    why="Programs refuse the archive, or each of them reads something else from it.",
+    why="Programs cannot open the archive, or different programs extract different files from it.",
     fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.3; CPython, Lib/zipfile",
 )
 _zip_rule(
     "ZIP002 error: path outside the folder",
     ZipFault.OUTSIDE,
-    why="Unpacking writes over files elsewhere, or leaves the file where it is not expected.",
+    why="Unpacking overwrites files elsewhere, or puts the file in an unexpected folder.",
     fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}, with relative names.",
     source="CWE-22; CWE-36; Snyk, Zip Slip (2018)",
 )
@@ -76,29 +77,29 @@ _zip_rule(
     "ZIP004 error: symbolic link or other special file",
     ZipFault.SPECIAL,
     why="A link makes the program that unpacks the archive read or write files elsewhere.",
-    fix="Pack the files that are meant, not links to them: zip without --symlinks.",
+    fix="Pack the files themselves, not links to them: zip without --symlinks.",
     source="CWE-61",
 )
 _zip_rule(
     "ZIP005 error: two entries for one file",
     ZipFault.DUPLICATE,
-    why="Which of them is read depends on the program and on the system.",
+    why="The program and the operating system decide which of them is read.",
     fix="Remove or rename one of them.",
     source=f"CWE-694; {_APPNOTE}, 4.4.17",
 )
 _zip_rule(
-    "ZIP007 error: too large, or unpacks to suspiciously much",
+    "ZIP007 error: too large, or unpacks to a suspicious size",
     ZipFault.TOO_LARGE,
-    why="A bomb fills the memory or the disk when it is unpacked.",
-    fix="Split it, or check the shard by itself if it is really so large; TFOD_MAX_ARCHIVE_BYTES "
+    why="A decompression bomb fills the memory or the disk when it is unpacked.",
+    fix="Split it, or check the shard by itself if it is really this large; TFOD_MAX_ARCHIVE_BYTES "
     "and TFOD_MAX_ARCHIVE_ENTRIES raise the limits of an archive.",
     source="CWE-409; D. Fifield, A better zip bomb (WOOT 2019); CVE-2019-9674; CVE-2024-0450",
 )
 _zip_rule(
     "ZIP010 error: encrypted, or compressed in an unusual way",
     ZipFault.UNSUPPORTED,
-    why="Neither CVAT nor a training job knows the password, and many programs know no other "
-    "compression than Deflate.",
+    why="Neither CVAT nor a training job knows the password, and many programs support only "
+    "Deflate compression.",
     fix="Pack the folder again without a password, with ordinary compression (Deflate) or none.",
     source=f"ISO/IEC 21320-1:2015; {_APPNOTE}, 4.4.4 and 4.4.5",
 )
@@ -106,14 +107,14 @@ _zip_rule(
 
 @dataset_rule(
     "ZIP012 error: damaged entry",
-    why="Unpacking fails at this entry, or leaves a file with wrong bytes.",
+    why="Unpacking fails at this entry, or writes a file with wrong bytes.",
     fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
     cases=_CASES,
 )
-def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
-    """What unpacks has the size and the CRC-32 that the directory says, be it a shard or not."""
-    yield from _faults(result, ZipFault.DAMAGED)
+def _check_entries(result: DatasetResult) -> Iterator[Finding]:
+    """Report entries that do not unpack to the size and the CRC-32 in the directory."""
+    yield from _fault_findings(result, ZipFault.DAMAGED)
     for shard in result.shards:
         if shard.damage:
             case = READ if shard.is_whole else ""
@@ -122,7 +123,7 @@ def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
         for entry in archive.others:
             try:
                 with entry.open() as stream:
-                    while stream.read(_READ_STEP):
+                    while stream.read(_CHUNK_BYTES):
                         pass
             except ZipEntryError as error:
                 name = archive.name_of(entry)
@@ -135,58 +136,57 @@ def damaged_entry(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "ZIP013 error: no shard in the archive",
     why="There is nothing to import.",
-    fix="Put the shards into it, named *.tfrecord, *.record or *-00000-of-00010.",
+    fix="Add the shards, named *.tfrecord, *.record or *-00000-of-00010.",
     source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
 )
-def no_shard(result: DatasetResult) -> Iterator[Finding]:
-    """No entry is a shard, not even one that cannot be read."""
+def _check_shards(result: DatasetResult) -> Iterator[Finding]:
+    """Report archives in which no entry is a shard, not even an unreadable one."""
     for archive in result.dataset.zips:
         if archive.has_shards or archive.unreadable:
             continue
         fix, recognized = "", recognize_annotations(archive.path)
-        other = recognized.titles if recognized.names else None
+        title = recognized.titles if recognized.names else None
         files = plural(len(archive.content.entries), "file")
         message = f"none of its {files} is a TFRecord shard"
-        menus = [FORMATS[one].cvat_title for one in recognized.names]
-        is_here = archive.name == archive.path
-        name = archive.name if is_here else name_of(archive.name)  # an upload, or a URL
-        if other:
-            message = f"this zip holds {other} annotations, not TFRecord"
+        menus = [FORMATS[name].cvat_title for name in recognized.names]
+        is_local = archive.name == archive.path  # otherwise it is an upload or a URL
+        name = archive.name if is_local else name_of(archive.name)
+        if title:
+            message = f"the zip contains {title} annotations, not TFRecord"
             fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."
-            if is_here:
+            if is_local:
                 command = convert_command(name, recognized)
                 fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
         elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
-            other, menus = tool.title, [tool.cvat_title]
-            message = f"this zip holds {other}, not TFRecord"
+            title, menus = tool.title, [tool.cvat_title]
+            message = f"the zip contains {title}, not TFRecord"
             fix = f"For shards: {tool.next_step(name, listed)}"
         elif nested := _nested(archive):
-            message = f"it holds no shard but {nested[0].shown}, which is an archive itself"
+            message = f"the zip contains no shard, only the archive {nested[0].shown}"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
         elif not archive.content.entries:
-            message = "it has no files in it"
+            message = "the zip contains no files"
         if menu := " or ".join(filter(None, menus)):
             fix = f"To import these into CVAT, choose {menu} in its menu. {fix}"
-        yield Finding(message=message, shard=archive.name, value=other, fix=fix)
+        yield Finding(message=message, shard=archive.name, value=title, fix=fix)
 
 
 @dataset_rule(
     "ZIP016 warning: archive in the archive",
-    why="Nothing looks into it: shards in there are neither checked nor imported.",
+    why="Archives in the archive are not opened: their shards are neither checked nor imported.",
     fix="Unpack it and pack the files themselves.",
     source="CWE-409; OWASP File Upload Cheat Sheet",
 )
-def nested_archive(result: DatasetResult) -> Iterator[Finding]:
-    """An entry has the name of an archive."""
+def _check_nested_archives(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         for entry in _nested(archive):
-            message = "it is an archive itself and was not looked into"
+            message = "this file is an archive, which was not opened"
             yield Finding(message=message, shard=archive.name_of(entry))
 
 
 def _nested(archive: Zip) -> list[ZipEntry]:
     return [
-        one
-        for one in archive.others
-        if one.inside.lower().endswith(_ARCHIVES) and not is_hidden(one.inside)
+        entry
+        for entry in archive.others
+        if entry.inside.lower().endswith(_ARCHIVES) and not is_hidden(entry.inside)
     ]
