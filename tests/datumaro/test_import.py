@@ -140,7 +140,7 @@ class TestClasses:
             (
                 dict.fromkeys(("pet_label_map.pbtxt", "coco_label_map.pbtxt"), "item { id: 1 }"),
                 "1",
-                "several label maps",
+                "several are possible",
             ),
         ],
     )

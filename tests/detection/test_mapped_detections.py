@@ -231,7 +231,7 @@ class TestWriting:
             (name,) = recipe_file_names(subset, 1, 7)
             assert os.sep not in name and stated_name(f"x/{name}").records == 7
         assert recipe_file_names("t", 101, 100 * 4096 + 1)[100] == "t_100-1.tfrec"
-        with pytest.raises(TfodError, match="give it another name"):
+        with pytest.raises(TfodError, match="rename the subset"):
             recipe_file_names("file", 1, 1)
 
     def test_an_image_that_is_none_has_three_channels(self) -> None:

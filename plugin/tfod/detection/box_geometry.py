@@ -1,8 +1,7 @@
 """Box geometry: enclosing boxes, conversion to pixels, and detection of boxes in pixels.
 
-Box coordinates are fractions of the image size, from 0 to 1, but some writers forget to divide. A
-single coordinate does not prove that, since a shape may extend far beyond the edge.
-:func:`find_pixel_boxes` decides for importers, writers and the checker (BOX005).
+Coordinates are fractions of the image size, but some writers forget to divide. A single coordinate
+does not prove that, since shapes may extend far beyond the edge: see :func:`find_pixel_boxes`.
 """
 
 from __future__ import annotations
@@ -67,9 +66,8 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
 def find_pixel_boxes(corners: np.ndarray) -> np.ndarray:
     """Return which boxes are in pixels, judging each box alone, bool of shape (n,).
 
-    Such a box is far and, taken as normalized ``xmin, ymin, xmax, ymax``, does not overlap the
-    image or extends from its first pixel to the right and down. Other far boxes extend beyond the
-    edge.
+    Such a box is far and, if normalized, would miss the image or extend from its first pixel to the
+    right and down. Other far boxes extend beyond the edge. Used by importers, writers and BOX005.
     """
     far = find_far_boxes(corners)
     if not far.any():

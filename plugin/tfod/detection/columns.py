@@ -14,7 +14,7 @@ from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription
 from tfod.detection.images.image import ImageHeader, read_image_header
-from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings, decode_texts
+from tfod.example.example_batch import Column, ExampleBatch, copy_bytes, decode_texts
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 
@@ -37,7 +37,7 @@ class DetectionColumns:
     Args:
         examples: records of the batch.
         mapping: keys of the image, its boxes and so on.
-        repeating: redundant keys, such as the number of channels.
+        redundant_keys: keys to ignore, such as the number of channels.
         headers: image headers, if the records no longer contain the images.
         expected: expected features by key; None for the features that importers expect.
         in_pixels: whether the corners of boxes are in pixels.
@@ -47,7 +47,7 @@ class DetectionColumns:
         self,
         examples: ExampleBatch,
         mapping: FieldMapping = OD_API,
-        repeating: Collection[str] = (),
+        redundant_keys: Collection[str] = (),
         headers: Sequence[ImageHeader | None] | None = None,
         expected: FeatureDescription | None = None,
         in_pixels: bool = False,
@@ -57,7 +57,7 @@ class DetectionColumns:
         self.mapping = mapping
         self.has_pixel_boxes = in_pixels or mapping.has_pixel_boxes
         _, self._hidden, _ = resolve_keys(mapping)
-        self._repeating = frozenset(repeating)
+        self._redundant_keys = frozenset(redundant_keys)
         self._headers = headers
         self.latin1_keys: set[str] = set()
         self._warnings: defaultdict[int, list[str]] = defaultdict(list)
@@ -84,7 +84,7 @@ class DetectionColumns:
     @cached_property
     def other_keys(self) -> list[str]:
         """The keys that most records lack, in the order of the batch."""
-        used = {self.map_key(key) for key in PLAIN_KEYS} | self._repeating | self._hidden
+        used = {self.map_key(key) for key in PLAIN_KEYS} | self._redundant_keys | self._hidden
         return [key for key in self.examples.columns if key not in used]
 
     # Texts and numbers of the image
@@ -119,9 +119,7 @@ class DetectionColumns:
         if texts is None:
             texts = [
                 self._decode(row, column.key, value)
-                for row, value in zip(
-                    rows.tolist(), copy_byte_strings(column.buffer, spans), strict=True
-                )
+                for row, value in zip(rows.tolist(), copy_bytes(column.buffer, spans), strict=True)
             ]
         return self._by_row(rows, texts)
 
@@ -234,7 +232,7 @@ class DetectionColumns:
         codes, firsts = code_spans(column.buffer, column.values)
         texts = decode_texts(column.buffer, column.values[firsts])
         if texts is None:
-            values = copy_byte_strings(column.buffer, column.values[firsts])
+            values = copy_bytes(column.buffer, column.values[firsts])
             texts = [decode_text(value) for value in values]
             latin1 = [code for code, value in enumerate(values) if texts[code].encode() != value]
             indices = np.flatnonzero(np.isin(codes, latin1))
@@ -270,7 +268,7 @@ class DetectionColumns:
         spans = column[row]
         texts = decode_texts(column.buffer, spans)
         if texts is None:
-            values = copy_byte_strings(column.buffer, spans)
+            values = copy_bytes(column.buffer, spans)
             texts = [self._decode(row, column.key, value) for value in values]
         return texts
 
@@ -303,9 +301,7 @@ class DetectionColumns:
         for column in self.examples.find_columns(key) if key else ():
             rows, values = select_single_values(column)
             if column.kind is Kind.BYTES:
-                ids = [
-                    x.decode("utf-8", "replace") for x in copy_byte_strings(column.buffer, values)
-                ]
+                ids = [x.decode("utf-8", "replace") for x in copy_bytes(column.buffer, values)]
             else:
                 ids = values.tolist()
             for row, image_id in zip(rows.tolist(), ids, strict=True):

@@ -1,7 +1,7 @@
 """Encoding of a Detection, or an image with one label, as a serialized Example.
 
-Sources of the profiles image_classification and image_label:
-tensorflow.org/tutorials/load_data/tfrecord (``image_example``), and a common layout of scripts.
+The profile image_classification is that of tensorflow.org/tutorials/load_data/tfrecord
+(``image_example``), image_label a common layout of scripts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Problems of records as Detections, for importers and the checker.
 
-Each function inspects the columns of one part of a Detection and yields a problem for each row with
-invalid content. The checker has a rule for each code; importers stop at problems without a case.
+Each function yields the problems of one part of a Detection. The checker has a rule for each code;
+importers stop at problems without a case.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from tfod.errors import RecordError
-from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings
+from tfod.example.example_batch import Column, ExampleBatch, copy_bytes
 from tfod.example.wire import Kind, encode_varint
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -97,7 +97,7 @@ class Example:
 
     def byte_strings(self, key: str) -> list[bytes]:
         """Return a copied bytes_list, or nothing; RecordError if the type is wrong."""
-        return copy_byte_strings(self.buffer, self._values(key, Kind.BYTES))
+        return copy_bytes(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:
         """Return the number of values of a feature; 0 if the key is missing."""

@@ -45,8 +45,8 @@ class Column:
         kind: kind of list that holds the values; None for features without a list.
         rows: records that have such a list, ascending, int64 of shape (r,).
         splits: start of the values of each of these records, and the end, int64 of shape (r + 1,).
-        values: float32 or int64 of shape (n,); for byte strings, start and length in ``buffer``,
-            int64 of shape (n, 2).
+        values: float32 or int64 (n,); for byte strings, start and length in ``buffer``, int64 (n,
+            2).
         length: number of records in the batch.
         buffer: buffer that contains the byte strings.
     """
@@ -119,15 +119,15 @@ class Column:
 
     def byte_strings(self) -> list[bytes]:
         """Return copies of all byte strings."""
-        return copy_byte_strings(self.buffer, self.values)
+        return copy_bytes(self.buffer, self.values)
 
-    def compact(self, hollow: bool) -> Column:
-        """Copy with a new buffer of its byte strings; ``hollow`` keeps only their lengths."""
+    def compact(self, drop_values: bool) -> Column:
+        """Copy the column with a new buffer of its byte strings, or only with their lengths."""
         values, buffer = self.values, b""
         if self.kind is Kind.BYTES:
             values = values.copy()
-            buffer = b"" if hollow else gather_spans(self.buffer, values)
-            values[:, 0] = 0 if hollow else np.cumsum(values[:, 1]) - values[:, 1]
+            buffer = b"" if drop_values else gather_spans(self.buffer, values)
+            values[:, 0] = 0 if drop_values else np.cumsum(values[:, 1]) - values[:, 1]
         return Column(self.key, self.kind, self.rows, self.splits, values, self.length, buffer)
 
     @staticmethod
@@ -194,12 +194,12 @@ class ExampleBatch:
             )
         return cls(records, lists, unreadable, encoding_problems)
 
-    def compact(self, hollow: str | None) -> ExampleBatch:
-        """Copy without the buffer. Byte strings are copied, except those under ``hollow``."""
+    def compact(self, dropped_key: str | None) -> ExampleBatch:
+        """Copy the batch without its buffer, and of ``dropped_key`` only the lengths."""
         records, lengths = self.records, self.records.lengths
         starts = records.offsets + HEADER_BYTES
         records = RecordBatch(records.shard, records.first, 0, bytearray(), starts, lengths)
-        lists = {key: x.compact(key[0] == hollow) for key, x in self.lists.items()}
+        lists = {key: x.compact(key[0] == dropped_key) for key, x in self.lists.items()}
         return ExampleBatch(records, lists, self.unreadable, self.encoding_problems)
 
     @classmethod
@@ -335,13 +335,13 @@ def _encoding_problems(
     return unreadable, [x for x in encoding_problems if x.row not in unreadable]
 
 
-def copy_byte_strings(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
+def copy_bytes(buffer: bytes | bytearray, spans: np.ndarray) -> list[bytes]:
     """Copy byte strings; ``spans`` has the start and length of each, int64 of shape (n, 2)."""
     return [bytes(buffer[start : start + length]) for start, length in spans.tolist()]
 
 
 def decode_texts(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | None:
-    """Decode byte strings, see :func:`copy_byte_strings`; None if one of them is not UTF-8."""
+    """Decode byte strings, see :func:`copy_bytes`; None if one of them is not UTF-8."""
     if not len(spans):
         return []
     joined = gather_spans(buffer, spans, b"\0")
@@ -351,6 +351,4 @@ def decode_texts(buffer: bytes | bytearray, spans: np.ndarray) -> list[str] | No
         return None
     if len(texts) == len(spans):
         return texts
-    return [
-        value.decode() for value in copy_byte_strings(buffer, spans)
-    ]  # a text contains a zero byte
+    return [value.decode() for value in copy_bytes(buffer, spans)]  # a text contains a zero byte

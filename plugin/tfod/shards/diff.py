@@ -23,7 +23,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.labels_file import is_labels_file
-from tfod.example.example_batch import copy_byte_strings
+from tfod.example.example_batch import copy_bytes
 from tfod.example.wire import Kind
 from tfod.formats.dataset import Images
 from tfod.formats.format_writer import Mask, masks_of
@@ -382,9 +382,7 @@ def _values(detections: Sequence[Detection], row: int) -> Mapping[str, Sequence[
         columns = map(detections.examples.find_columns, detection.unread_keys)
         for column in chain.from_iterable(columns):
             is_bytes = column.kind is Kind.BYTES
-            items = (
-                copy_byte_strings(column.buffer, column[row]) if is_bytes else column[row].tolist()
-            )
+            items = copy_bytes(column.buffer, column[row]) if is_bytes else column[row].tolist()
             image_values[column.key] = [*image_values.get(column.key, ()), *items]
     nothing = [None] * (len(detection.boxes) + 1)
     for name, value in image_values.items():

@@ -27,7 +27,7 @@ from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, 
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.encoding_issues import EncodingIssue
 from tfod.example.example import Example, bytes_feature, float_feature, int64_feature, text_feature
-from tfod.example.example_batch import ExampleBatch, copy_byte_strings
+from tfod.example.example_batch import ExampleBatch, copy_bytes
 from tfod.example.wire import Kind
 from tfod.kernel import code_spans
 from tfod.shards.rewrite import rewrite_example
@@ -270,7 +270,7 @@ def lacks_a_class(label_map: LabelMap, records: RecordBatch, key: str) -> bool:
     examples = ExampleBatch.of(records)
     spans = examples.column(key, Kind.BYTES).values
     _, firsts = code_spans(examples.buffer, spans)
-    texts = map(decode_text, copy_byte_strings(examples.buffer, spans[firsts]))
+    texts = map(decode_text, copy_bytes(examples.buffer, spans[firsts]))
     return any(text.strip() and label_map.find(text) is None for text in texts)
 
 

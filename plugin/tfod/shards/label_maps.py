@@ -15,7 +15,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import read_classes
 from tfod.errors import LabelMapError
 from tfod.example.example import int64_feature
-from tfod.example.example_batch import Column, ExampleBatch, copy_byte_strings, decode_texts
+from tfod.example.example_batch import Column, ExampleBatch, copy_bytes, decode_texts
 from tfod.example.wire import Kind
 
 _TEXT_KEYS = {
@@ -113,7 +113,7 @@ def _class_texts(
     column = batch.column(key, Kind.BYTES)
     texts = decode_texts(batch.buffer, column.values)
     if texts is None:
-        texts = list(map(decode_text, copy_byte_strings(batch.buffer, column.values)))
+        texts = list(map(decode_text, copy_bytes(batch.buffer, column.values)))
     has_ids = np.repeat(ids.counts > 0, column.counts).tolist()
     remaining = itertools.compress(texts, has_ids)
     has_text = np.repeat(column.counts > 0, ids.counts).tolist()

@@ -22,7 +22,7 @@ from tfod.detection.features.field_mapping import FieldMapping, classification_f
 from tfod.detection.features.schema import PROFILES, FeatureDescription, FeatureSpec
 from tfod.detection.problems import read_features
 from tfod.errors import TfodError
-from tfod.example.example_batch import ExampleBatch, copy_byte_strings
+from tfod.example.example_batch import ExampleBatch, copy_bytes
 from tfod.example.wire import Kind
 from tfod.sources.label_map_search import ClassesOfShard
 from tfod.sources.resolved import Shard
@@ -341,6 +341,6 @@ def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> Classes
         else (keys.IMAGE_CLASS_TEXT, keys.IMAGE_CLASS_LABEL)
     )
     texts = columns.column(text_key, Kind.BYTES)
-    values = map(decode_text, copy_byte_strings(texts.buffer, texts.values))
+    values = map(decode_text, copy_bytes(texts.buffer, texts.values))
     labels = columns.column(label_key, Kind.INT64).values
     return ClassesOfShard(frozenset(filter(None, values)), frozenset(labels.tolist()))

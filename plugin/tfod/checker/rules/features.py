@@ -13,7 +13,7 @@ from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.problems import EMPTY_RECORD, READ
 from tfod.example.encoding_issues import EncodingIssue
-from tfod.example.example_batch import EncodingProblem, copy_byte_strings
+from tfod.example.example_batch import EncodingProblem, copy_bytes
 from tfod.example.wire import Kind
 
 _EXAMPLE = "tensorflow/core/example/example.proto and feature.proto"
@@ -164,7 +164,7 @@ def _check_utf8(batch: Batch) -> Iterator[Finding]:
         if column.key not in detections.latin1_keys:
             continue
         for row in column.rows.tolist():
-            values = copy_byte_strings(column.buffer, column[row])
+            values = copy_bytes(column.buffer, column[row])
             if key != keys.CLASS_TEXT and len(values) != 1:
                 continue
             invalid = next((value for value in values if not _is_utf8(value)), None)

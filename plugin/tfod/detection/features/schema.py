@@ -1,7 +1,4 @@
-"""Feature descriptions: the expected features of a record, with kind and shape, and profiles.
-
-They correspond to the feature descriptions of ``tf.io.parse_example``.
-"""
+"""Feature descriptions, as for ``tf.io.parse_example``: expected features with kind and shape."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """EXIF orientation: rotation of images, and of their annotations.
 
 TensorFlow, many trainers and OpenCV (with a flag) use the pixels as stored; browsers, CVAT and
-Ultralytics apply the orientation. All agree on an image that is stored upright without orientation.
-Source of the orientations: CIPA DC-008, tag 0x0112.
+Ultralytics apply the orientation (CIPA DC-008, tag 0x0112). All agree on an image without it.
 """
 
 from __future__ import annotations
@@ -58,10 +57,8 @@ def invert_orientation(orientation: int) -> int:
 def rotate_image(encoded: bytes | memoryview, name: str) -> bytes:
     """Return an image file with rotated pixels instead of its EXIF orientation.
 
-    JPEGs keep their tables and subsampling; other formats are written without loss.
-
-    Raises:
-        TfodError: the image ``name`` cannot be decoded, or Pillow is not installed.
+    JPEGs keep their tables and subsampling; other formats are written without loss. Raise TfodError
+    if the image ``name`` cannot be decoded, or Pillow is not installed.
     """
     try:
         from PIL import Image

@@ -47,10 +47,7 @@ def parse_source_id(text: str) -> int | None:
 
 
 def find_unusual_source_ids(texts: Sequence[str | None]) -> tuple[int | None, int | None]:
-    """Return the index of the first source id that is not a number, and of the first above 2**24.
-
-    Each index is None if there is no such id. Missing and empty ids are ignored.
-    """
+    """Return the index of the first id that is not a number, and of the first above 2**24."""
     ids = [text for text in texts if text]
     joined = "".join(ids)
     if joined.isascii() and joined.isdigit():
@@ -70,10 +67,8 @@ class SourceIdNumbers:
     """An allocator of unique numbers for the images of a dataset.
 
     Args:
-        largest: limit up to which numeric source ids are kept, others are replaced; None to number
-            only images without a source id.
-        find_last: function that finds the number after which all are free
-            (:func:`find_last_number`), called for the first new number.
+        largest: limit of the numeric source ids that are kept; None to keep all source ids.
+        find_last: function like :func:`find_last_number`, called for the first new number.
     """
 
     def __init__(self, largest: int | None, find_last: Callable[[], int]) -> None:

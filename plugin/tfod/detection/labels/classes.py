@@ -1,7 +1,7 @@
 """The class of an object: by text first, then by id, for all label maps of a dataset.
 
-One table serves all shards of an import: even if the label maps of its splits number the classes
-differently, the result is one list of classes.
+One table serves all shards of an import: even if its label maps number the classes differently, the
+result is one list of classes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ClassTable:
         self.unknown_ids: Counter[int] = Counter()
         self._items: list[LabelMapItem] = []
         self._has_id: list[bool] = []
-        self._mapped = 0
+        self._mapped_count = 0
         self._by_text: dict[str, int] = {}
         self._by_id: dict[int, int] = {}
         self._by_bare_id: dict[int, int] = {}
@@ -81,7 +81,7 @@ class ClassTable:
                 number = scope.by_text[item.class_name]
                 scope.by_text.setdefault(item.display_name, number)
                 self._by_text.setdefault(item.display_name, number)
-        self._mapped = len(self._items)
+        self._mapped_count = len(self._items)
         return scope
 
     def resolve_all(
@@ -147,7 +147,7 @@ class ClassTable:
                 targets[number] = owner  # another record has the text of this id
         kept = [number for number in targets if targets[number] == number]
         kept = list(dict.fromkeys(kept))
-        kept.sort(key=lambda number: (number >= self._mapped, self._sort_id(number), number))
+        kept.sort(key=lambda number: (number >= self._mapped_count, self._sort_id(number), number))
         indices = {number: index for index, number in enumerate(kept)}
         by_display = bool(self._uses_display) and not self._uses_name
         items = tuple(self._items[number] for number in kept)
@@ -188,7 +188,7 @@ class ClassTable:
         if number is None:
             is_free = label is not None and 0 <= label <= _MAX_ID and label not in self._by_id
             number = self._add(LabelMapItem(label if is_free and label else 0, text), is_free)
-        if scope.label_map is not None and number >= self._mapped:
+        if scope.label_map is not None and number >= self._mapped_count:
             self.unknown_texts[text] += times
         else:
             scope.by_text[text] = number

@@ -194,7 +194,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     order mark are not legal, but unambiguous: they are tolerated and reported.
 
     Returns:
-        The label map, and sentences about the tolerated deviations (usually none).
+        The label map, and sentences about the tolerated deviations.
 
     Raises:
         LabelMapError: the text is not a label map, with line and column.
@@ -274,15 +274,15 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
     return decode_label_map(read_text_file(name, MAX_LABEL_MAP_BYTES), name)
 
 
-def read_text_file(name: str, most: int) -> bytes:
-    """Return the bytes of a file, zip entry or URL, until ``most``, or raise LabelMapError."""
+def read_text_file(name: str, max_bytes: int) -> bytes:
+    """Return a file, zip entry or URL, cut off beyond ``max_bytes``, or raise LabelMapError."""
     try:
         # Reading from a device might never end.
         if os.path.exists(name) and not os.path.isfile(name):
             raise LabelMapError(f"{name} cannot be read: it is not a regular file")
         with open_shard(name) as (stream, _):
             data = bytearray()
-            while len(data) <= most and (more := stream.read(_STEP)):
+            while len(data) <= max_bytes and (more := stream.read(_STEP)):
                 data += more
     except OSError as error:
         raise LabelMapError(f"{name} cannot be read: {error.strerror}") from None
