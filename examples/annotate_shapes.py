@@ -1,7 +1,7 @@
-"""Annotate the drawings of shapes_voc as COCO does.
+"""Annotate the images of shapes_voc in COCO format.
 
-The drawings are copied from shapes_voc. What VOC does not say comes from the outlines that the
-drawings were drawn from, which draw_shapes.py makes again.
+Images are copied from shapes_voc. Polygons and keypoints, which VOC does not have, come from
+draw_shapes.py, which generates the same shapes again.
 
     python examples/annotate_shapes.py [folder]
 """
@@ -21,17 +21,17 @@ from PIL import Image, ImageDraw
 
 IMAGES = Path(__file__).with_name("shapes_voc") / "JPEGImages"
 CATEGORIES = {"circle": 1, "square": 3, "triangle": 7, "étoile": 11}
-"""COCO's ids, with gaps as in COCO."""
+"""Category ids, with gaps as in COCO."""
 CORNERS = ("top", "right", "left")
 """The keypoints of a triangle."""
 CROWD = "shapes_05.jpg"
-"""The image whose circles are a crowd, too."""
-MOST_CORNERS = 12
+"""The image that also has an annotation of all circles as a crowd."""
+MAX_CORNERS = 12
 
 
 @dataclass(frozen=True)
 class SeenShape:
-    """A shape as annotators see it: the part of its extent that is in the drawing."""
+    """A shape, the part of its extent inside the image, and its visible fraction."""
 
     shape: Shape
     box: Box
@@ -39,17 +39,17 @@ class SeenShape:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the image's edge cuts it."""
+        """Whether the shape extends beyond the image."""
         return self.box != self.shape.extent
 
     @property
     def is_occluded(self) -> bool:
-        """Whether another shape hides some of it."""
+        """Whether another shape hides a part of it."""
         return self.visible < 0.95
 
 
 def seen_shapes(drawing: Drawing) -> list[SeenShape]:
-    """The shapes of a drawing, from the back to the front."""
+    """Return the shapes of a drawing from back to front."""
     parts = visible_parts(drawing.shapes, drawing.size)
     return [
         SeenShape(shape, clipped_extent(shape, drawing.size), visible)
@@ -58,49 +58,50 @@ def seen_shapes(drawing: Drawing) -> list[SeenShape]:
 
 
 def write_coco(root: Path, drawings: Sequence[tuple[str, Drawing]]) -> None:
-    """Write drawings, instances and keypoints of each subset, laid out as COCO's own."""
+    """Write images, instances and keypoints of each subset, in the layout of COCO."""
     folder = root / "annotations"
     folder.mkdir(parents=True)
-    for subset, one in drawings:
+    members: dict[str, dict[int, Drawing]] = {}
+    for number, (subset, drawing) in enumerate(drawings):
         media = root / "images" / subset
         media.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(IMAGES / one.filename, media / one.filename)
-    for subset in dict.fromkeys(subset for subset, _ in drawings):
-        members = [(1000 + 7 * n, one) for n, (s, one) in enumerate(drawings) if s == subset]
+        shutil.copyfile(IMAGES / drawing.filename, media / drawing.filename)
+        members.setdefault(subset, {})[1000 + 7 * number] = drawing
+    categories = [{"id": number, "name": name} for name, number in CATEGORIES.items()]
+    for subset, by_id in members.items():
         images = [
-            {"id": key, "file_name": one.filename, "width": one.size[0], "height": one.size[1]}
-            for key, one in members
+            {"id": key, "file_name": item.filename, "width": item.size[0], "height": item.size[1]}
+            for key, item in by_id.items()
         ]
-        instances = [annotation for key, one in members for annotation in coco_instances(key, one)]
-        names = [{"id": number, "name": name} for name, number in CATEGORIES.items()]
-        write_json(folder / f"instances_{subset}.json", images, instances, names)
+        instances = [shape for key, item in by_id.items() for shape in coco_instances(key, item)]
+        write_json(folder / f"instances_{subset}.json", images, instances, categories)
     triangle = {"id": CATEGORIES["triangle"], "name": "triangle", "keypoints": list(CORNERS)}
-    train = [(1000 + 7 * n, one) for n, (s, one) in enumerate(drawings) if s == "train"]
-    images = [{"id": key, "file_name": one.filename} for key, one in train]
-    points = [annotation for key, one in train for annotation in coco_keypoints(key, one)]
+    train = members["train"]
+    images = [{"id": key, "file_name": item.filename} for key, item in train.items()]
+    points = [shape for key, item in train.items() for shape in coco_keypoints(key, item)]
     triangle["skeleton"] = [[1, 2], [2, 3], [3, 1]]
     write_json(folder / "person_keypoints_train.json", images, points, [triangle])
 
 
 def coco_instances(image_id: int, drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """The shapes as polygons; in one image the circles also as a crowd."""
+    """Yield the shapes as polygons, and in one image the circles as a crowd."""
     for number, seen in enumerate(seen_shapes(drawing)):
-        outline = polygon_of(seen, drawing.size)
+        outline = clipped_polygon(seen, drawing.size)
         yield {
             "id": image_id * 100 + number,
             "image_id": image_id,
             "category_id": CATEGORIES[seen.shape.name],
-            "bbox": x_y_width_height(seen.box),
-            "area": area_of(outline),
+            "bbox": to_coco_box(seen.box),
+            "area": polygon_area(outline),
             "iscrowd": 0,
             "segmentation": [outline],
         }
     if drawing.filename == CROWD:
-        yield crowd_of(image_id, drawing)
+        yield make_crowd(image_id, drawing)
 
 
-def crowd_of(image_id: int, drawing: Drawing) -> dict[str, Any]:
-    """All circles of an image as one annotation, its pixels as runs."""
+def make_crowd(image_id: int, drawing: Drawing) -> dict[str, Any]:
+    """Return all circles of an image as one run-length encoded annotation."""
     mask = Image.new("1", drawing.size)
     for shape in drawing.shapes:
         if shape.name == "circle":
@@ -108,7 +109,7 @@ def crowd_of(image_id: int, drawing: Drawing) -> dict[str, Any]:
     left, top, right, bottom = mask.getbbox()
     width, height = drawing.size
     runs = [0]
-    for x in range(width):  # COCO's runs go down the columns and begin with the outside
+    for x in range(width):  # column by column; the first run is background
         for y in range(height):
             if bool(mask.getpixel((x, y))) != (len(runs) % 2 == 0):
                 runs.append(0)
@@ -125,7 +126,7 @@ def crowd_of(image_id: int, drawing: Drawing) -> dict[str, Any]:
 
 
 def coco_keypoints(image_id: int, drawing: Drawing) -> Iterator[dict[str, Any]]:
-    """The corners of the triangles: not labelled outside of the drawing."""
+    """Yield the triangles with keypoints, which are not labeled outside the image."""
     width, height = drawing.size
     for number, seen in enumerate(seen_shapes(drawing)):
         if seen.shape.name != "triangle":
@@ -139,17 +140,17 @@ def coco_keypoints(image_id: int, drawing: Drawing) -> Iterator[dict[str, Any]]:
             "id": image_id * 100 + number,
             "image_id": image_id,
             "category_id": CATEGORIES["triangle"],
-            "bbox": x_y_width_height(seen.box),
-            "area": area_of(polygon_of(seen, drawing.size)),
+            "bbox": to_coco_box(seen.box),
+            "area": polygon_area(clipped_polygon(seen, drawing.size)),
             "iscrowd": 0,
             "num_keypoints": sum(value > 0 for value in points[2::3]),
             "keypoints": points,
         }
 
 
-def polygon_of(seen: SeenShape, size: tuple[int, int]) -> list[float]:
-    """The outline as x, y, x, y, …, held inside the drawing, of a circle only some corners."""
-    step = max(1, len(seen.shape.outline) // MOST_CORNERS)
+def clipped_polygon(seen: SeenShape, size: tuple[int, int]) -> list[float]:
+    """Return the outline as x, y, x, y, …, clipped to the image, with at most 12 corners."""
+    step = max(1, len(seen.shape.outline) // MAX_CORNERS)
     width, height = size
     return [
         round(value, 1)
@@ -158,15 +159,15 @@ def polygon_of(seen: SeenShape, size: tuple[int, int]) -> list[float]:
     ]
 
 
-def area_of(outline: Sequence[float]) -> float:
-    """The area of a polygon, in pixels."""
+def polygon_area(outline: Sequence[float]) -> float:
+    """Compute the area of a polygon in pixels."""
     xs, ys = outline[::2], outline[1::2]
     pairs = zip(xs, ys, [*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True)
     return round(abs(sum(x0 * y1 - x1 * y0 for x0, y0, x1, y1 in pairs)) / 2, 2)
 
 
-def x_y_width_height(box: Box) -> list[float]:
-    """COCO's box, to a hundredth of a pixel."""
+def to_coco_box(box: Box) -> list[float]:
+    """Return x, y, width and height, rounded to a hundredth of a pixel."""
     left, top, right, bottom = (round(value, 2) for value in box)
     return [left, top, round(right - left, 2), round(bottom - top, 2)]
 
@@ -177,10 +178,12 @@ def write_json(
     annotations: Sequence[dict[str, Any]],
     categories: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Write one of COCO's files, an entry a line."""
+    """Write a COCO file with one entry per line."""
     lists = {"images": images, "annotations": annotations, "categories": categories}
     texts = [
-        f'"{key}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in entries) + "\n]"
+        f'"{key}": [\n'
+        + ",\n".join(json.dumps(item, ensure_ascii=False) for item in entries)
+        + "\n]"
         for key, entries in lists.items()
         if entries
     ]
@@ -188,10 +191,12 @@ def write_json(
 
 
 def main() -> None:
-    """Write the folder beside this script, or into the folder that is named."""
-    parser = argparse.ArgumentParser(description="Annotate shapes_voc as COCO does.")
-    beside = Path(__file__).parent
-    parser.add_argument("folder", nargs="?", type=Path, default=beside, help="default: %(default)s")
+    """Write shapes_coco to a folder, by default the folder of this script."""
+    parser = argparse.ArgumentParser(description="Annotate the images of shapes_voc as COCO.")
+    default = Path(__file__).parent
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=default, help="default: %(default)s"
+    )
     folder = parser.parse_args().folder
     shutil.rmtree(folder / "shapes_coco", ignore_errors=True)
     write_coco(folder / "shapes_coco", list(all_images()))

@@ -1,14 +1,13 @@
-"""Take a data set to TFRecord shards and back, show that nothing changed, then break a shard.
+"""Convert a dataset to TFRecord shards and back, show that nothing changed, and break a shard.
 
-Runs Datumaro's own command line and tfod's, as one would type them, then reads the source and the
-shards with Datumaro and compares images, subsets, boxes, classes and attributes. Then a few
-bytes of a copy of the shards are changed, and ``tfod check`` says what is wrong with it. Needs
-Datumaro 1.13 and tfod in the environment of the Python that runs it:
+The demo runs the command lines of Datumaro and tfod. It reads the source and the shards with
+Datumaro, and compares images, subsets, boxes, classes and attributes. Then it changes a copy of
+the shards, and runs ``tfod check`` on it. It needs Datumaro 1.13 and tfod:
 
     pip install '.[datumaro]' in a clone of tfod
     python examples/demo.py [--work demo_output]
 
-Exit code: 0 nothing changed, 1 something did, 2 the demo could not run.
+Exit code: 0 if nothing changed, 1 if something did, 2 if the demo could not run.
 """
 
 from __future__ import annotations
@@ -33,24 +32,24 @@ SOURCE = Path(__file__).resolve().with_name("shapes_voc")
 SOURCE_FORMAT = "voc"
 SHARD_FORMAT = "tf_detection_api"
 TOLERANCE = 0.01
-"""How far a side of a box may move, in pixels: shards hold float32 fractions of the image."""
+"""The tolerance of box sides in pixels, since shards store normalized float32 values."""
 MARK = ".made-by-tfod-demo"
-"""Lies in a work folder that the demo made, and may therefore empty."""
+"""A file that marks the folder of the demo, which the demo may empty."""
 COLUMNS = 80
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box: its class, ``x, y, width, height`` in pixels, and its attributes."""
+    """A box with its class, ``x, y, width, height`` in pixels, and its attributes."""
 
     label: str
     xywh: tuple[float, ...]
     attributes: Mapping[str, object]
 
     def shift(self, other: Box) -> float:
-        """How far the side that moved most lies from the other box's, in pixels."""
+        """Return the largest distance between corresponding sides of two boxes in pixels."""
         pairs = zip(self.sides, other.sides, strict=True)
-        return max(abs(mine - theirs) for mine, theirs in pairs)
+        return max(abs(side - other_side) for side, other_side in pairs)
 
     @property
     def sides(self) -> tuple[float, ...]:
@@ -61,7 +60,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its subset, the SHA-256 of its file, its boxes and its own attributes."""
+    """An image: its subset, the SHA-256 of its file, its boxes and its attributes."""
 
     subset: str
     sha256: str
@@ -71,32 +70,32 @@ class Image:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a data set holds, as far as the demo compares it; images by their id."""
+    """The contents of a dataset that the demo compares, with images by id."""
 
     classes: Sequence[str]
     images: Mapping[str, Image]
 
     @property
     def boxes(self) -> list[Box]:
-        """All boxes of all images."""
+        """The boxes of all images."""
         return [box for image in self.images.values() for box in image.boxes]
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why."""
+    """The demo cannot continue."""
 
 
 def run(*command: str | Path, exit_code: int = 0) -> None:
-    """Print a command as one types it and run it; programs are those beside this Python.
+    """Print and run a command of the current Python environment.
 
     Raises:
-        DemoError: there is no such program, or it ended with another exit code.
+        DemoError: the program does not exist, or its exit code is not the expected one.
     """
     name, *arguments = (_short(part) for part in command)
     print(f"$ {_wrapped([name, *arguments])}", flush=True)
     program = shutil.which(name, path=str(Path(sys.executable).parent))
     if program is None:
-        raise DemoError(f"no {name} beside {sys.executable}; {how_to_install('datumaro')}")
+        raise DemoError(f"no {name} next to {sys.executable}; {how_to_install('datumaro')}")
     code = subprocess.run([program, *arguments], check=False).returncode
     if code != exit_code:
         raise DemoError(f"{name} ended with exit code {code} instead of {exit_code}")
@@ -104,7 +103,7 @@ def run(*command: str | Path, exit_code: int = 0) -> None:
 
 
 def _short(part: str | Path) -> str:
-    """Name a path from the current folder where it lies inside."""
+    """Make a path in the current folder relative."""
     if isinstance(part, Path) and part.is_absolute() and part.is_relative_to(Path.cwd()):
         part = part.relative_to(Path.cwd())
     return str(part)
@@ -121,14 +120,14 @@ def _wrapped(words: Sequence[str]) -> str:
 
 
 def prepare(work: Path) -> Path:
-    """Make the work folder, without what an earlier run made; return the shards' folder.
+    """Create the work folder, delete earlier results, and return the folder for shards.
 
     Raises:
-        DemoError: the folder holds something and is not the demo's own.
+        DemoError: the folder is not empty and does not belong to the demo.
     """
     mark = work / MARK
     if work.exists() and not mark.is_file() and (not work.is_dir() or any(work.iterdir())):
-        raise DemoError(f"{work} is not the demo's own; empty it or choose another with --work")
+        raise DemoError(f"{work} is not empty; choose another folder with --work")
     work.mkdir(parents=True, exist_ok=True)
     mark.touch()
     for name in ("tfrecord", "broken"):
@@ -137,7 +136,7 @@ def prepare(work: Path) -> Path:
 
 
 def break_a_copy(shards: Path, broken: Path) -> None:
-    """Copy the shards, rename a class of the label map, and change a byte inside of an image."""
+    """Copy the shards, rename a class in the label map, and change a byte of an image."""
     shutil.copytree(shards, broken)
     label_map = broken / "label_map.pbtxt"
     text = label_map.read_text(encoding="utf-8")
@@ -149,7 +148,7 @@ def break_a_copy(shards: Path, broken: Path) -> None:
 
 
 def read(folder: Path, dataset_format: str) -> Contents:
-    """Read a data set with Datumaro."""
+    """Read a dataset with Datumaro."""
     dataset = Dataset.import_from(str(folder), dataset_format)
     classes = [label.name for label in dataset.categories()[AnnotationType.label]]
     images = {}
@@ -165,7 +164,7 @@ def read(folder: Path, dataset_format: str) -> Contents:
 
 
 def changes(before: Contents, after: Contents) -> Iterator[str]:
-    """Everything that was lost or is different, one line each."""
+    """Yield a line for each difference."""
     if before.classes != after.classes:
         yield f"classes: {', '.join(before.classes)} became {', '.join(after.classes)}"
     for name in sorted(before.images.keys() | after.images.keys()):
@@ -187,29 +186,29 @@ def _image_changes(old: Image, new: Image) -> Iterator[str]:
     if len(old.boxes) != len(new.boxes):
         yield f"{len(old.boxes)} boxes became {len(new.boxes)}"
         return
-    for number, (was, now) in enumerate(zip(old.boxes, new.boxes, strict=True), 1):
-        if was.label != now.label:
-            yield f"box {number}: {was.label} became {now.label}"
-        if was.shift(now) > TOLERANCE:
-            yield f"box {number}: moved by {was.shift(now):.3f} px"
-        if _typed(was.attributes) != _typed(now.attributes):
-            yield f"box {number}: {was.attributes} became {now.attributes}"
+    for number, (before, after) in enumerate(zip(old.boxes, new.boxes, strict=True), 1):
+        if before.label != after.label:
+            yield f"box {number}: {before.label} became {after.label}"
+        if before.shift(after) > TOLERANCE:
+            yield f"box {number}: moved by {before.shift(after):.3f} px"
+        if _typed(before.attributes) != _typed(after.attributes):
+            yield f"box {number}: {before.attributes} became {after.attributes}"
 
 
 def _typed(attributes: Mapping[str, object]) -> dict[str, str]:
-    """Attributes such that True and 1 differ."""
+    """Return the values as text, so that True and 1 differ."""
     return {name: repr(value) for name, value in attributes.items()}
 
 
 def table(before: Contents, after: Contents) -> Iterator[str]:
-    """Both sides in numbers, one row a line."""
+    """Yield the lines of a table with numbers of both datasets."""
 
     def row(title: str, old: object, new: object) -> str:
         return f"{title:<26}{old!s:>14}{new!s:>22}"
 
     yield row("", "source", "after the round trip")
     yield row("images", len(before.images), len(after.images))
-    subsets = [Counter(p.subset for p in side.images.values()) for side in (before, after)]
+    subsets = [Counter(image.subset for image in side.images.values()) for side in (before, after)]
     for subset in sorted(subsets[0] | subsets[1]):
         yield row(f"  in {subset}", *(counts[subset] for counts in subsets))
     both = [
@@ -220,14 +219,15 @@ def table(before: Contents, after: Contents) -> Iterator[str]:
     yield row("  with the same bytes", "", f"{identical} of {len(before.images)}")
     yield row("boxes", len(before.boxes), len(after.boxes))
     pairs = [pair for old, new in both for pair in zip(old.boxes, new.boxes, strict=False)]
-    farthest = max((was.shift(now) for was, now in pairs), default=0.0)
-    yield row("  farthest shift of a side", "", f"{farthest:.4f} px")
-    yield row("  attributes", *(sum(len(b.attributes) for b in s.boxes) for s in (before, after)))
+    shift = max((old.shift(new) for old, new in pairs), default=0.0)
+    yield row("  largest shift of a side", "", f"{shift:.4f} px")
+    counts = (sum(len(box.attributes) for box in side.boxes) for side in (before, after))
+    yield row("  attributes", *counts)
     yield row("classes", len(before.classes), len(after.classes))
 
 
 def added_attributes(before: Contents, after: Contents) -> list[str]:
-    """Names of attributes that images have only after the round trip."""
+    """Return the names of attributes that images have only after the round trip."""
     old, new = (
         {name for image in side.images.values() for name in image.attributes}
         for side in (before, after)
@@ -236,11 +236,11 @@ def added_attributes(before: Contents, after: Contents) -> list[str]:
 
 
 def demo(work: Path) -> bool:
-    """Run the whole demo; return whether everything came back as it was."""
+    """Run the demo, and return whether nothing changed."""
     shards = prepare(work)
     run(
         *("datum", "--loglevel", "warning", "export", "-f", SHARD_FORMAT),
-        # Datumaro 1.13 recognises such a folder as voc, voc_classification and voc_detection.
+        # Datumaro 1.13 recognizes such a folder as voc, voc_classification and voc_detection.
         *("-p", SOURCE, "-o", shards, "--", "--save-images"),
     )
     run("tfod", "describe", shards / "train.tfrecord")
@@ -248,15 +248,15 @@ def demo(work: Path) -> bool:
     before, after = read(SOURCE, SOURCE_FORMAT), read(shards, SHARD_FORMAT)
     print(*table(before, after), "", sep="\n")
     if added := added_attributes(before, after):
-        print(f"Images have gained the attribute {', '.join(added)} from their records.")
+        print(f"Images have a new attribute from their records: {', '.join(added)}")
     print(f"The shards are in {_short(shards)}{os.sep}")
-    found = list(changes(before, after))
-    print(*(found or ["nothing changed"]), sep="\n")
+    differences = list(changes(before, after))
+    print(*(differences or ["nothing changed"]), sep="\n")
     broken = work / "broken"
     break_a_copy(shards, broken)
-    print(f"\nThe same shards, a byte changed and a class renamed, in {_short(broken)}{os.sep}")
+    print(f"\nA copy with a changed byte and a renamed class is in {_short(broken)}{os.sep}")
     run("tfod", "check", broken, exit_code=1)
-    return not found
+    return not differences
 
 
 def main() -> int:

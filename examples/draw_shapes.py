@@ -1,10 +1,9 @@
-"""Draw the example data set: shapes on soft backgrounds, annotated as Pascal VOC.
+"""Draw the example dataset shapes_voc: shapes with Pascal VOC annotations.
 
-Twelve small images, eight to train and four to validate, in the folders and files that
-Datumaro's ``voc`` format reads. One image has no object, two are PNG, one class has a name that
-is not ASCII, and some objects are truncated by the edge, occluded by another one, or difficult to
-see. The seed is fixed, so every run draws the same; the bytes of an image may differ from one
-Pillow release to the next.
+It has eight images for training and four for validation, in the layout of Datumaro's ``voc``
+format. One image has no object, two are PNG files, the name of a class is not ASCII, and some
+objects are truncated, occluded or difficult to see. The random seed is fixed; only the bytes of
+the image files depend on the version of Pillow.
 
     python examples/draw_shapes.py [folder]
 """
@@ -25,12 +24,12 @@ from PIL import Image, ImageChops, ImageDraw
 
 SEED = 11
 OBJECTS = {"train": (3, 1, 4, 2, 5, 0, 3, 2), "val": (2, 4, 3, 5)}
-"""How many objects the images of each subset have; 0 is a negative, an image of nothing."""
+"""The number of objects in each image of each subset. An image without objects is a negative."""
 SIZES = ((320, 240), (320, 240), (240, 320), (320, 214))
-"""Widths and heights in pixels, one image after the other."""
+"""Widths and heights in pixels, used in turn."""
 PNG_EVERY = 6
 OVERSAMPLING = 4
-"""Images are drawn this much larger and scaled down, which makes edges smooth."""
+"""The factor by which images are drawn larger and then reduced, for smooth edges."""
 
 Color: TypeAlias = tuple[int, int, int]
 Point: TypeAlias = tuple[float, float]
@@ -42,38 +41,38 @@ BACKGROUNDS: Sequence[tuple[Color, Color]] = (
     ((236, 243, 230), (216, 230, 208)),
     ((245, 234, 238), (232, 214, 222)),
 )
-"""The colour at the top and the one at the bottom."""
+"""Pairs of the colors at the top and at the bottom."""
 
 
 def circle() -> list[Point]:
-    """Outline of a circle of radius 1, as a polygon of many corners."""
+    """Return the outline of a circle of radius 1, as a polygon with many corners."""
     return [_on_circle(step / 96) for step in range(96)]
 
 
 def square() -> list[Point]:
-    """Outline of a square whose corners lie on the circle of radius 1."""
+    """Return the outline of a square with its corners on the circle of radius 1."""
     return [_on_circle(step / 4 + 1 / 8) for step in range(4)]
 
 
 def triangle() -> list[Point]:
-    """Outline of a triangle with a corner at the top."""
+    """Return the outline of a triangle with a corner at the top."""
     return [_on_circle(step / 3) for step in range(3)]
 
 
 def star() -> list[Point]:
-    """Outline of a star with five points, one at the top."""
+    """Return the outline of a star with five points, one of them at the top."""
     return [_on_circle(step / 10, 0.45 if step % 2 else 1.0) for step in range(10)]
 
 
-def _on_circle(turn: float, radius: float = 1.0) -> Point:
-    """Point that lies clockwise from the top by so many turns; y goes down."""
-    angle = 2 * math.pi * turn
+def _on_circle(turns: float, radius: float = 1.0) -> Point:
+    """Return the point at a clockwise angle from the top; y increases downward."""
+    angle = 2 * math.pi * turns
     return radius * math.sin(angle), -radius * math.cos(angle)
 
 
 @dataclass(frozen=True)
 class ShapeClass:
-    """A class of the data set: its outline, its colour, and whether it can be seen to lean."""
+    """A class: its outline, its color, and whether its rotation is visible."""
 
     outline: Callable[[], list[Point]]
     color: Color
@@ -90,7 +89,7 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Shape:
-    """One object: a class, and its outline in pixels, which may leave the drawing."""
+    """An object: its class, its outline in pixels, and its rotation in degrees."""
 
     name: str
     outline: tuple[Point, ...]
@@ -98,13 +97,13 @@ class Shape:
 
     @property
     def extent(self) -> Box:
-        """The outline's ``xmin, ymin, xmax, ymax``."""
+        """The ``xmin, ymin, xmax, ymax`` of the outline."""
         xs, ys = zip(*self.outline, strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
     @property
     def pose(self) -> str:
-        """Where it leans to, in VOC's words."""
+        """The pose for Pascal VOC, derived from the rotation."""
         if not CLASSES[self.name].leans:
             return "Unspecified"
         if abs(self.tilt) < 10:
@@ -114,7 +113,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawing:
-    """An image's file name and size, and its shapes from the back to the front."""
+    """An image: its file name, size and background, and its shapes from back to front."""
 
     filename: str
     size: tuple[int, int]
@@ -123,7 +122,7 @@ class Drawing:
 
 
 def random_shape(size: tuple[int, int], rng: random.Random) -> Shape:
-    """Put a shape somewhere; its middle is in the drawing."""
+    """Create a random shape whose center is inside the image."""
     name = rng.choice(list(CLASSES))
     radius = rng.uniform(14, 56)
     tilt = rng.uniform(-32, 32)
@@ -137,7 +136,7 @@ def random_shape(size: tuple[int, int], rng: random.Random) -> Shape:
 
 
 def random_image(filename: str, number: int, objects: int, rng: random.Random) -> Drawing:
-    """Place so many shapes that each can still be seen."""
+    """Create an image with a number of shapes, each of which is visible."""
     size = SIZES[number % len(SIZES)]
     shapes: list[Shape] = []
     while len(shapes) < objects:
@@ -148,7 +147,7 @@ def random_image(filename: str, number: int, objects: int, rng: random.Random) -
 
 
 def all_images() -> Iterator[tuple[str, Drawing]]:
-    """Every image of the data set, behind the name of its subset."""
+    """Yield the subset and the drawing of each image."""
     rng = random.Random(SEED)
     number = 0
     for subset, counts in OBJECTS.items():
@@ -159,7 +158,7 @@ def all_images() -> Iterator[tuple[str, Drawing]]:
 
 
 def visible_parts(shapes: Sequence[Shape], size: tuple[int, int]) -> list[float]:
-    """How much of each shape's part inside the image no later shape covers, 0 to 1."""
+    """Return the fraction of each shape inside the image that no later shape covers."""
     parts = []
     covered = Image.new("L", size)
     for shape in reversed(shapes):
@@ -172,18 +171,18 @@ def visible_parts(shapes: Sequence[Shape], size: tuple[int, int]) -> list[float]
 
 
 def clipped_extent(shape: Shape, size: tuple[int, int]) -> Box:
-    """The part of a shape's extent that is in an image of this width and height."""
+    """Return the extent of a shape, clipped to the image size."""
     xmin, ymin, xmax, ymax = shape.extent
     return max(0.0, xmin), max(0.0, ymin), min(xmax, size[0]), min(ymax, size[1])
 
 
 def is_difficult(box: Box, visible: float) -> bool:
-    """Whether an object is small, or mostly hidden."""
+    """Return whether an object is small or largely hidden."""
     return min(box[2] - box[0], box[3] - box[1]) < 24 or visible < 0.6
 
 
 def draw(drawing: Drawing) -> Image.Image:
-    """Draw the drawing, RGB."""
+    """Render a drawing as an RGB image."""
     width, height = (side * OVERSAMPLING for side in drawing.size)
     top, bottom = (Image.new("RGB", (width, height), color) for color in drawing.background)
     shade = Image.linear_gradient("L").resize((width, height))
@@ -198,10 +197,10 @@ def draw(drawing: Drawing) -> Image.Image:
 
 
 def annotation(drawing: Drawing) -> ElementTree.ElementTree:
-    """Describe the image in VOC's XML.
+    """Return the annotation of an image as Pascal VOC XML.
 
-    Boxes are in pixels from 0 and half-open, as Datumaro reads them unless it is told otherwise;
-    the original VOC counts from 1. They end at the image's edge and include what is occluded.
+    Pixels are numbered from 0, as Datumaro expects, while the original VOC numbers them from 1.
+    Boxes are clipped to the image, and include occluded parts.
     """
     root = ElementTree.Element("annotation")
     _add(root, folder="shapes_voc", filename=drawing.filename)
@@ -234,7 +233,7 @@ def _add(parent: ElementTree.Element, **texts: object) -> None:
 
 
 def write_image(drawing: Drawing, folder: Path) -> None:
-    """Write the image and its annotation."""
+    """Write an image and its annotation."""
     path = folder / "JPEGImages" / drawing.filename
     image = draw(drawing)
     if path.suffix == ".png":
@@ -246,18 +245,18 @@ def write_image(drawing: Drawing, folder: Path) -> None:
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a text file, the same on every system."""
+    """Write a text file with Unix line endings."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
 def write_dataset(folder: Path) -> None:
-    """Write the whole data set in place of an earlier one."""
-    places = [folder / name for name in ("JPEGImages", "Annotations", "ImageSets")]
-    for place in places:
-        shutil.rmtree(place, ignore_errors=True)
-    for place in (*places, folder / "ImageSets" / "Main"):
-        place.mkdir(parents=True)
-    colors = {name: ",".join(map(str, kind.color)) for name, kind in CLASSES.items()}
+    """Write the dataset, and replace an earlier one."""
+    folders = [folder / name for name in ("JPEGImages", "Annotations", "ImageSets")]
+    for path in folders:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in (*folders, folder / "ImageSets" / "Main"):
+        path.mkdir(parents=True)
+    colors = {name: ",".join(map(str, shape.color)) for name, shape in CLASSES.items()}
     write_lines(
         folder / "labelmap.txt",
         ["# label:color_rgb:parts:actions", *(f"{n}:{c}::" for n, c in colors.items())],
@@ -271,10 +270,12 @@ def write_dataset(folder: Path) -> None:
 
 
 def main() -> None:
-    """Draw the data set beside this script, or in the folder that is named."""
-    parser = argparse.ArgumentParser(description="Draw the example data set shapes_voc.")
-    beside = Path(__file__).with_name("shapes_voc")
-    parser.add_argument("folder", nargs="?", type=Path, default=beside, help="default: %(default)s")
+    """Draw the dataset in a folder, by default next to this script."""
+    parser = argparse.ArgumentParser(description="Draw the example dataset shapes_voc.")
+    default = Path(__file__).with_name("shapes_voc")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=default, help="default: %(default)s"
+    )
     write_dataset(parser.parse_args().folder)
 
 

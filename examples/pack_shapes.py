@@ -1,7 +1,7 @@
-"""Pack the images of shapes_voc as CVAT's "TFRecord 1.0" does: a good zip and a broken one.
+"""Pack the images of shapes_voc in CVAT's "TFRecord 1.0" format: a good zip and a broken one.
 
-The broken zip has what is often wrong with such zips, a defect in an image of its own. Both hold
-default.tfrecord and label_map.pbtxt, and are the same on every machine.
+Each image of the broken zip has at most one common defect. Both zips contain default.tfrecord and
+label_map.pbtxt, and do not depend on the machine.
 
     python examples/pack_shapes.py [folder]
 """
@@ -27,12 +27,12 @@ LABEL_MAP = LabelMap.from_names(CLASSES)
 Break = Callable[[Detection], Detection]
 
 
-def detection_of(number: int, image: Image) -> Detection:
-    """An image, its number, and its boxes as fractions of its sides."""
+def make_detection(number: int, image: Image) -> Detection:
+    """Return an image with its normalized boxes and classes; the number is its source id."""
     width, height = image.size
     shapes = seen_shapes(image)
     names = [seen.shape.name for seen in shapes]
-    sides = np.array([seen.box for seen in shapes], "<f8").reshape(-1, 4)
+    boxes = np.array([seen.box for seen in shapes], "<f8").reshape(-1, 4)
     return Detection(
         filename=image.filename,
         source_id=str(number),
@@ -40,74 +40,78 @@ def detection_of(number: int, image: Image) -> Detection:
         width=width,
         height=height,
         encoded=(IMAGES / image.filename).read_bytes(),
-        boxes=(sides / (width, height, width, height)).astype("<f4"),
+        boxes=(boxes / (width, height, width, height)).astype("<f4"),
         class_text=names,
         class_label=[list(CLASSES).index(name) + 1 for name in names],
     )
 
 
-def past_the_edge(one: Detection) -> Detection:
-    """The last box reaches out of the image."""
-    boxes = one.boxes.copy()
+def move_outside(detection: Detection) -> Detection:
+    """Extend the last box beyond the image."""
+    boxes = detection.boxes.copy()
     boxes[-1, 2] = 1.15
-    return replace(one, boxes=boxes)
+    return replace(detection, boxes=boxes)
 
 
-def inverted(one: Detection) -> Detection:
-    """The first box has its left and right sides swapped."""
-    boxes = one.boxes.copy()
+def invert(detection: Detection) -> Detection:
+    """Swap the left and right sides of the first box."""
+    boxes = detection.boxes.copy()
     boxes[0] = boxes[0, [2, 1, 0, 3]]
-    return replace(one, boxes=boxes)
+    return replace(detection, boxes=boxes)
 
 
-def misspelled(one: Detection) -> Detection:
-    """The first class is not in the label map."""
-    return replace(one, class_text=["cirkle", *(one.class_text or ())[1:]])
+def misspell(detection: Detection) -> Detection:
+    """Replace the first class by one that is not in the label map."""
+    return replace(detection, class_text=["cirkle", *(detection.class_text or ())[1:]])
 
 
-def drawn_twice(one: Detection) -> Detection:
-    """The last box is there twice."""
+def duplicate(detection: Detection) -> Detection:
+    """Repeat the last box."""
+    texts, labels = detection.class_text or (), detection.class_label or ()
     return replace(
-        one,
-        boxes=np.vstack([one.boxes, one.boxes[-1:]]),
-        class_text=[*(one.class_text or ()), *(one.class_text or ())[-1:]],
-        class_label=[*(one.class_label or ()), *(one.class_label or ())[-1:]],
+        detection,
+        boxes=np.vstack([detection.boxes, detection.boxes[-1:]]),
+        class_text=[*texts, *texts[-1:]],
+        class_label=[*labels, *labels[-1:]],
     )
 
 
-def cut_short(one: Detection) -> Detection:
-    """The last third of the image file is missing."""
-    data = bytes(one.encoded or b"")
-    return replace(one, encoded=data[: len(data) * 2 // 3])
+def truncate(detection: Detection) -> Detection:
+    """Remove the last third of the image file."""
+    data = bytes(detection.encoded or b"")
+    return replace(detection, encoded=data[: len(data) * 2 // 3])
 
 
-def turned(one: Detection) -> Detection:
-    """Height and width are swapped."""
-    return replace(one, height=one.width, width=one.height)
+def swap_size(detection: Detection) -> Detection:
+    """Swap height and width."""
+    return replace(detection, height=detection.width, width=detection.height)
 
 
 DEFECTS: Mapping[str, Break] = {
-    "shapes_02.jpg": past_the_edge,
-    "shapes_04.jpg": misspelled,
-    "shapes_05.jpg": inverted,
-    "shapes_08.jpg": drawn_twice,
-    "shapes_10.jpg": cut_short,
-    "shapes_11.jpg": turned,
+    "shapes_02.jpg": move_outside,
+    "shapes_04.jpg": misspell,
+    "shapes_05.jpg": invert,
+    "shapes_08.jpg": duplicate,
+    "shapes_10.jpg": truncate,
+    "shapes_11.jpg": swap_size,
 }
-CHANGED = "shapes_12.jpg"
-"""The image in whose record a byte changes after it is written, so that its checksum is wrong."""
+DAMAGED = "shapes_12.jpg"
+"""The image whose record is changed after it is written, so that its checksum is wrong."""
 
 
-def shard_of(defects: Mapping[str, Break] | None = None) -> bytes:
-    """All images in a shard, whole or with those defects."""
+def make_shard(defects: Mapping[str, Break] | None = None) -> bytes:
+    """Return a shard of all images, with or without defects."""
     stream = io.BytesIO()
     writer = RecordWriter(stream)
-    for one in (detection_of(number, image) for number, (_, image) in enumerate(all_images(), 1)):
+    for number, (_, image) in enumerate(all_images(), 1):
+        detection = make_detection(number, image)
         if defects is None:
-            writer.write(encode_detection(one))
+            writer.write(encode_detection(detection))
             continue
-        writer.write(encode_detection(defects.get(one.filename or "", lambda same: same)(one)))
-        if one.filename == CHANGED:
+        if image.filename in defects:
+            detection = defects[image.filename](detection)
+        writer.write(encode_detection(detection))
+        if image.filename == DAMAGED:
             stream.seek(-100, io.SEEK_CUR)
             byte = stream.read(1)[0]
             stream.seek(-1, io.SEEK_CUR)
@@ -116,27 +120,29 @@ def shard_of(defects: Mapping[str, Break] | None = None) -> bytes:
     return stream.getvalue()
 
 
-def zips() -> Iterator[tuple[str, bytes]]:
-    """The zips by their names."""
-    for name, shard in (("good", shard_of()), ("broken", shard_of(DEFECTS))):
+def make_zips() -> Iterator[tuple[str, bytes]]:
+    """Yield the names and the contents of the zips."""
+    for name, shard in (("good", make_shard()), ("broken", make_shard(DEFECTS))):
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as archive:
             for member, data in (
                 ("default.tfrecord", shard),
                 ("label_map.pbtxt", LABEL_MAP.to_text().encode()),
             ):
-                # Stored, since deflate differs between machines and images hardly shrink.
+                # Not compressed, since the output of deflate depends on the machine.
                 archive.writestr(zipfile.ZipInfo(member), data)
         yield f"shapes_{name}.zip", stream.getvalue()
 
 
 def main() -> None:
-    """Write both zips beside this script, or into the folder that is named."""
+    """Write both zips to a folder, by default the folder of this script."""
     parser = argparse.ArgumentParser(description="Pack shapes_voc as two zips.")
-    beside = Path(__file__).parent
-    parser.add_argument("folder", nargs="?", type=Path, default=beside, help="default: %(default)s")
+    default = Path(__file__).parent
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=default, help="default: %(default)s"
+    )
     folder = parser.parse_args().folder
-    for name, data in zips():
+    for name, data in make_zips():
         (folder / name).write_bytes(data)
 
 

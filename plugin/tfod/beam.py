@@ -262,9 +262,9 @@ def _run_pipeline(
             raise
 
 
-def _examine(numbered: tuple[int, Shard], instructions: Instructions) -> tuple[int, bytes]:
+def _examine(numbered_shard: tuple[int, Shard], instructions: Instructions) -> tuple[int, bytes]:
     """Return the number of a shard and its pickled result, or the error of the examination."""
-    number, shard = numbered
+    number, shard = numbered_shard
     try:
         return number, pickle.dumps(examine(shard, instructions))
     except TfodError as error:

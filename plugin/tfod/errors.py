@@ -71,7 +71,7 @@ class LabelMapError(TfodError):
     """A file is not a label map, or is an invalid one."""
 
 
-def in_plain_words(error: BaseException | None) -> str | None:
+def get_user_message(error: BaseException | None) -> str | None:
     """Return the message of the TfodError or OSError that caused an exception, or None.
 
     None means a defect, for example of Datumaro, which needs its traceback.

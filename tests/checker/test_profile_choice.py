@@ -117,13 +117,13 @@ def test_writers(writer: str) -> None:
 @pytest.mark.parametrize(
     ("features", "reason"),
     [
-        (WHOLE, "12 of its 18 features are there"),
-        (NAMED | BOXES, "10 of its 10 features are there"),
-        (KERAS | {"area": 3}, "6 of its 7 features are there, without area"),
+        (WHOLE, "12 of its 18 features are present"),
+        (NAMED | BOXES, "10 of its 10 features are present"),
+        (KERAS | {"area": 3}, "6 of its 7 features are present, area missing"),
         (
             BOXES,
-            "6 of its 10 features are there, without image/filename, image/source_id, "
-            "image/height, image/width",
+            "6 of its 10 features are present, image/filename, image/source_id, "
+            "image/height, image/width missing",
         ),
     ],
 )

@@ -23,7 +23,7 @@ from tfod.checker.profiles.policy import levels_of
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import run_rules
 from tfod.sources.resolved import Dataset, File
-from tfod.sources.zips import zip_dataset
+from tfod.sources.zips import resolve_zip
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
@@ -67,7 +67,7 @@ def check_zip(path: Path, data: bytes, limits: ZipLimits | None = None) -> Check
     path.write_bytes(data)
     read: dict[str, bytes] = {}
     limits = limits or ZipLimits()
-    dataset = zip_dataset(File.at(str(path), "a.zip"), limits)
+    dataset = resolve_zip(File.at(str(path), "a.zip"), limits)
     families = ("ZIP", "SET", "TFR")
     levels = {name: one for name, one in levels_of().items() if name[:3] in families}
     result = DatasetResult(dataset, READY["cvat"], Findings(1000, levels))
@@ -98,7 +98,7 @@ def test_an_export_of_cvat_is_clean(check: Check, shard: bytes, method: int) -> 
     (only,) = checked.dataset.shards
     assert (only.name, only.subset) == ("a.zip:default.tfrecord", "default")
     assert only.label_map == "a.zip:label_map.pbtxt" and only.size == len(shard)
-    others = [one.name for one in checked.dataset.zips[0].others]
+    others = [one.name for one in checked.dataset.zips[0].other_entries]
     assert others == [name for name, _ in files[1:]]
     again = pickle.loads(pickle.dumps(only))
     with again.open() as stream:

@@ -22,7 +22,7 @@ from tfod.detection.labels.label_map import LabelMapItem
 from tfod.detection.labels.labels_file import format_labels, read_classes, read_labels
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
-from tfod.sources.layouts import layout_of_batch
+from tfod.sources.layouts import find_batch_layout
 from tfod.sources.reading import decode_detection
 from tfod.tfrecord.shard_sets.shard_names import recipe_file_names, stated_name
 
@@ -209,11 +209,11 @@ class TestRecognition:
         assert classification_field_mapping(kinds(features)) is None
 
     def test_keras(self) -> None:
-        assert layout_of_batch(example(keras()).batch).name == "keras_coco"
+        assert find_batch_layout(example(keras()).batch).name == "keras_coco"
         for key in ("image", "bbox", "category_id"):
             features = {k: v for k, v in keras().items() if k != key}
-            assert layout_of_batch(example(features).batch).name != "keras_coco"
-        assert layout_of_batch(example(keras(bbox=[1, 2, 3, 4])).batch).name != "keras_coco"
+            assert find_batch_layout(example(features).batch).name != "keras_coco"
+        assert find_batch_layout(example(keras(bbox=[1, 2, 3, 4])).batch).name != "keras_coco"
 
     def test_the_ready_ones_are_those_of_their_features(self) -> None:
         from tfod.detection.features.schema import PROFILES

@@ -11,7 +11,7 @@ from tfod.errors import ShardError
 from tfod.shards.repair import repair
 from tfod.shards.reshard import reshard
 from tfod.tfrecord.shard_sets.search import find_shards
-from tfod.training.input_shards import shards_to_read
+from tfod.training.input_shards import find_training_shards
 
 from tests.commands import Run
 from tests.mutants.sound import LABEL_MAP, other, record, shard
@@ -43,7 +43,7 @@ def test_they_are_read_everywhere(folder: Path, tmp_path: Path) -> None:
     reshard(folder, tmp_path / "shuffled", shuffle=3)
     assert sorted(map(str, names(tmp_path / "shuffled"))) == wanted
     with pytest.warns(UserWarning, match="6 such shards"):
-        assert len(shards_to_read(folder).paths) == 10
+        assert len(find_training_shards(folder).paths) == 10
     empty = folder / "train-00000-of-00010.tfrecord"
     assert list(tfod.read_records(empty)) == [] == list(tfod.RecordIndex(empty))
 
@@ -76,7 +76,7 @@ READERS: dict[str, Callable[[Path, Path], object]] = {
     "read": lambda source, _: list(tfod.read_detections(source)),
     "reshard": lambda source, out: reshard(source, out),
     "repair": lambda source, out: repair(str(source), str(out)),
-    "training": lambda source, _: shards_to_read(source),
+    "training": lambda source, _: find_training_shards(source),
 }
 
 

@@ -20,7 +20,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.example_batch import ExampleBatch
-from tfod.sources.layouts import LAYOUTS, layout_of
+from tfod.sources.layouts import LAYOUTS, find_layout
 from tfod.sources.reading import find_readable
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
@@ -130,7 +130,7 @@ def resolved(source: Path, is_checked: bool = False) -> Answer:
     answer = Answer(0, 0, Counter(), set(), set(), None)
     with resolve([str(source)], is_checked=is_checked) as sources:
         for dataset, shard in ((one, shard) for one in sources.datasets for shard in one.shards):
-            layout, file = layout_of(dataset.shards), dataset.label_map_of(shard)
+            layout, file = find_layout(dataset.shards), dataset.get_label_map(shard)
             answer.layouts.add(layout.name)
             answer.label_maps.update([base_name(file.name)] if file else [])
             label_map = file.label_map if file else None

@@ -115,10 +115,10 @@ def check(
     receiver = receiver_of(requested, options.profile, options.task)
     label_map = options.label_map or (config.label_map if config else None)
     if label_map is not None and sources.label_map is None:
-        sources = sources.with_label_map(LabelMapFile.named(label_map))
+        sources = sources.with_label_map(LabelMapFile.load(label_map))
     # A task or a configuration is compared with all shards together.
     if len(sources.datasets) > 1 and (options.task or config):
-        sources = sources.joined()
+        sources = sources.join()
     datasets = sources.datasets or [Dataset("")]
     is_only = len(datasets) == 1
     reports = [

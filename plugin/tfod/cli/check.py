@@ -151,7 +151,7 @@ def _resolve(sources: list[str], options: Options) -> AbstractContextManager[Res
 def _exclude(
     all_sources: ResolvedSources, configuration: Configuration, quiet: bool
 ) -> ResolvedSources:
-    sources, excluded = all_sources.without(configuration.excludes)
+    sources, excluded = all_sources.exclude(configuration.excludes)
     if excluded and not sources.datasets:
         raise TfodError(f"{configuration.file} excludes everything that was to be checked")
     if excluded and not quiet:

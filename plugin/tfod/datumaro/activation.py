@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import tfod.datumaro
-from tfod.errors import TfodError, in_plain_words
+from tfod.errors import TfodError, get_user_message
 
 # Modules of Datumaro that import TensorFlow when they are loaded.
 _REPLACED_MODULES = frozenset(("tf_detection_api_format", "tf_detection_api"))
@@ -152,7 +152,7 @@ def patch_main(module: Any) -> None:
             print("interrupted", file=sys.stderr)
             return 130
         except Exception as error:
-            if in_plain_words(error) is None:
+            if get_user_message(error) is None:
                 raise
             return 1
         finally:
@@ -166,7 +166,7 @@ class _PlainErrors(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, BaseException):
-            plain = in_plain_words(record.msg)
+            plain = get_user_message(record.msg)
             if plain is not None:
                 record.msg, record.args = plain, ()
         return True

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from tfod.datumaro import compat
 from tfod.detection import keys
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
-from tfod.sources.layouts import Layout, choose_layout, peek
+from tfod.sources.layouts import Layout, choose_layout, count_keys
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.shard_sets.search import ShardSet, find_shards, is_roboflow_export
 from tfod.tfrecord.shard_sets.shard_names import SHARD_EXTENSIONS
@@ -151,7 +151,7 @@ class KerasCocoImporter(ShardImporter):
 
     @staticmethod
     def has_format(preview: Preview) -> bool:
-        return preview.layout is not None and preview.layout.has_other_boxes
+        return preview.layout is not None and preview.layout.has_custom_boxes
 
 
 class ImageClassificationImporter(ShardImporter):
@@ -174,7 +174,7 @@ def _read_preview(path: str) -> Preview:
         raise
     except (TfodError, OSError):
         return Preview(None, (), False)
-    counts = peek([shard for dataset in shards.datasets for shard in dataset.shards])
+    counts = count_keys([shard for dataset in shards.datasets for shard in dataset.shards])
     choice = choose_layout(counts)
     # Roboflow's records have no source id.
     is_roboflow = keys.SOURCE_ID not in counts.keys and _has_subset_folders(path, shards.sets)

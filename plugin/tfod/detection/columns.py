@@ -194,7 +194,7 @@ class DetectionColumns:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """The height and width of each image in pixels, of its header if not declared, else 0."""
+        """The height and width of each image in pixels: declared, else from its header, else 0."""
         sizes = np.zeros((len(self), 2), np.int64)
         for side, key in enumerate((keys.HEIGHT, keys.WIDTH)):
             rows, values = select_single_values(self.column(key, Kind.INT64))
@@ -242,7 +242,7 @@ class DetectionColumns:
 
     @cached_property
     def class_text_values(self) -> list[str]:
-        """The class text of every value of the column; its ``row_splits`` apply."""
+        """The class text of each value of the column, in its order."""
         codes, texts = self.class_texts
         return [texts[code] for code in codes.tolist()]
 

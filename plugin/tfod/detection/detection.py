@@ -50,7 +50,7 @@ def _comparison_key(value: Any) -> Any:
 
 
 class _ComparedByContent:
-    """Compares dataclasses by content: float32 arrays like lists, None like an empty list."""
+    """Base of dataclasses that compare by content: arrays equal lists, None an empty list."""
 
     def __eq__(self, other: object) -> bool:
         same_type = type(other) is type(self)

@@ -1,7 +1,7 @@
 """Encoding of a Detection, or an image with one label, as a serialized Example.
 
-The profile image_classification is that of tensorflow.org/tutorials/load_data/tfrecord
-(``image_example``), image_label a common layout of scripts.
+Source of the profile image_classification: tensorflow.org/tutorials/load_data/tfrecord
+(``image_example``). The profile image_label is a common layout of scripts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tfod.example.example import (
 
 
 class _FieldError(ValueError):
-    """A field has an invalid value; the message is a sentence without its subject."""
+    """An invalid value of a field; the message is a sentence without its subject."""
 
 
 def encode_detection(detection: Detection) -> bytes:
@@ -292,7 +292,7 @@ _OPTIONAL_FIELDS = frozenset(
 
 
 class LabelProfile(str, enum.Enum):
-    """The keys of the records; the values are names of profiles."""
+    """A profile for images with one label; the values are names of profiles."""
 
     IMAGE_CLASSIFICATION = "image_classification"
     IMAGE_LABEL = "image_label"

@@ -87,16 +87,16 @@ class Example:
         return column.kind if column else None
 
     def floats(self, key: str) -> np.ndarray:
-        """Return a float_list, float32 (n,), or nothing; RecordError if the type is wrong."""
+        """Return a float_list as float32, empty if missing; RecordError if the type is wrong."""
         return self._values(key, Kind.FLOAT)
 
     def ints(self, key: str) -> list[int]:
-        """Return an int64_list, or nothing; RecordError if the type is wrong."""
+        """Return an int64_list, empty if missing; RecordError if the type is wrong."""
         values: list[int] = self._values(key, Kind.INT64).tolist()
         return values
 
     def byte_strings(self, key: str) -> list[bytes]:
-        """Return a copied bytes_list, or nothing; RecordError if the type is wrong."""
+        """Return a copied bytes_list, empty if missing; RecordError if the type is wrong."""
         return copy_bytes(self.buffer, self._values(key, Kind.BYTES))
 
     def value_count(self, key: str) -> int:

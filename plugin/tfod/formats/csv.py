@@ -59,7 +59,7 @@ def read(source: str, options: Options) -> Dataset:
     if not every:
         raise TfodError(f"{source} holds no detection CSV; name one")
     problems, above = ConversionProblems(options), os.path.dirname(every[0])
-    for other in sorted({*map(found.path, found.ending_with(".csv"))}.difference(every)):
+    for other in sorted({*map(found.path, found.with_extensions(".csv"))}.difference(every)):
         problems.add("CSVs that are no detection CSV, passed over", other)
     stems = {os.path.splitext(os.path.basename(one))[0]: one for one in every}
     named = {}

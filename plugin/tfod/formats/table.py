@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tfod.errors import TfodError
 from tfod.formats.options import Options
 from tfod.formats.target_map import TargetMap
-from tfod.sources.format_recognition import Recognized, holds_shards, recognize_annotations
+from tfod.sources.format_recognition import Recognized, contains_shards, recognize_annotations
 from tfod.sources.other_tools import describe_other_tool
 from tfod.tfrecord.shard_sets.shard_names import parse_shard_name
 from tfod.tfrecord.storage.publishing import ProtectedPaths
@@ -87,7 +87,7 @@ def recognize(path: str, named: str | None, option: str = "--from") -> Recognize
     Raises:
         TfodError: the path does not exist, or its format is unclear.
     """
-    if named == SHARDS or (named is None and holds_shards(path)):
+    if named == SHARDS or (named is None and contains_shards(path)):
         return Recognized([SHARDS], path)
     recognized = recognize_annotations(path, named)
     if len(recognized.names) == 1:

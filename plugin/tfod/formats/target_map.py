@@ -14,8 +14,8 @@ from tfod.detection.labels.labels_file import load_classes
 from tfod.errors import LabelMapError
 from tfod.sources.label_map_search import (
     LABEL_MAP_FILE,
-    find_in_folder,
-    label_maps_in,
+    find_folder_label_map,
+    list_label_maps,
     read_label_map_or_none,
 )
 
@@ -56,9 +56,9 @@ class TargetMap:
         folder = folder or os.curdir
         paths: set[str] = set()
         for shard in shards:
-            own, several = find_in_folder(os.path.dirname(shard) or os.curdir, shard)
+            own, several = find_folder_label_map(os.path.dirname(shard) or os.curdir, shard)
             if not own and not several:
-                own, several = find_in_folder(folder, shard)
+                own, several = find_folder_label_map(folder, shard)
             paths.update(several or filter(None, [own]))
         if not paths:
             return None
@@ -68,7 +68,7 @@ class TargetMap:
             raise LabelMapError(f"{names}: keep only the label map that gives the ids")
         others = {
             one: label_map
-            for one in label_maps_in(os.path.dirname(path))
+            for one in list_label_maps(os.path.dirname(path))
             if one != path and (label_map := read_label_map_or_none(one))
         }
         if named is not None:

@@ -28,7 +28,7 @@ from tfod.formats.options import CompleteShard, ConversionProblems, OddBoxes, Op
 from tfod.formats.reading.files import Frame, to_output_frame
 from tfod.formats.reading.images_of_records import ImagesOfRecords
 from tfod.sources.label_map_search import LABEL_MAP_FILE
-from tfod.sources.layouts import OD_API, no_objects_sentence
+from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
@@ -87,7 +87,7 @@ def read(source: str, options: Options) -> Dataset:
             fix = "correct them, or name the label map of the ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
         mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
-        lost = [no_objects_sentence(found_keys, mappings)] if mappings else []
+        lost = [describe_missing_objects(found_keys, mappings)] if mappings else []
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)

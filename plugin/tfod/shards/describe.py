@@ -22,7 +22,7 @@ from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Valu
 from tfod.errors import ShardError, TfodError
 from tfod.example.example_batch import Column, ExampleBatch
 from tfod.example.wire import Kind
-from tfod.sources.layouts import OD_API, no_objects_sentence
+from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import walk
@@ -223,7 +223,7 @@ def _lines(result: Description, sources: Sequence[str]) -> Iterator[str]:
     yield f"layout: {', '.join(result.layouts) or 'unknown'}; label map: {label_maps}"
     if result.records and not result.boxes:
         mappings = result.layouts.values() or [OD_API.field_mapping]
-        yield visible(no_objects_sentence(result.keys, mappings))
+        yield visible(describe_missing_objects(result.keys, mappings))
     yield from result.notes
     yield ""
     names = {key: visible(key) for key in result.keys}

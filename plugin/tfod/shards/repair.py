@@ -223,7 +223,8 @@ class _Run:
             text = self._texts.setdefault(label_map, _read_content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
             copy = file._replace(name=label_map, path=path)  # may also be a labels.txt
-            self._new_maps[label_map] = copy if file.label_map else copy.of(text, label_map, path)
+            new_map = copy if file.label_map else copy.decode(text, label_map, path)
+            self._new_maps[label_map] = new_map
         return Shard(
             self._name(target),
             os.path.join(self._output, target),
@@ -372,7 +373,7 @@ class _Run:
             shard.label_map
             for dataset in self._sources.datasets
             for shard in dataset.shards
-            if key and shard.label_map and (file := dataset.label_map_of(shard)) and file.label_map
+            if key and shard.label_map and (file := dataset.get_label_map(shard)) and file.label_map
             if any(fixes.lacks_a_class(file.label_map, batch, key) for batch in self._read(shard))
         }
 

@@ -23,7 +23,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError
 from tfod.example.example_batch import ExampleBatch
-from tfod.sources.layouts import no_objects_sentence
+from tfod.sources.layouts import describe_missing_objects
 from tfod.sources.resolved import ResolvedSources, Shard
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
@@ -88,7 +88,7 @@ def draw_records(
     cards = _cards(sources, profile, drawn, records, class_name)
     drawn.cards = list(islice(cards, None if records else first))
     if drawn.cards and not drawn.boxes:
-        drawn.without_objects = no_objects_sentence(drawn.keys, [profile.field_mapping])
+        drawn.without_objects = describe_missing_objects(drawn.keys, [profile.field_mapping])
     if not drawn.cards and drawn.damage is not None and not drawn.classes:
         raise drawn.damage.to_error()
     if not drawn.cards and class_name is not None:
@@ -107,7 +107,7 @@ def _cards(
     number = -1
     pairs = ((dataset, shard) for dataset in sources.datasets for shard in dataset.shards)
     for dataset, shard in pairs:
-        file = dataset.label_map_of(shard)
+        file = dataset.get_label_map(shard)
         label_map = file.label_map if file else None
         location = f"{shard.name}, " if len(sources.shards) > 1 else ""
         for detections, row in _rows(shard, profile, drawn):

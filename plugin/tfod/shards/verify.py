@@ -44,7 +44,7 @@ def verify(
             file.write(label_map)
         options = Options(
             profile=READY[layout],
-            receiver=RECEIVERS[receiver or ("any" if READY[layout].has_other_boxes else "od-api")],
+            receiver=RECEIVERS[receiver or ("any" if READY[layout].has_custom_boxes else "od-api")],
             label_map=path,
             decode=0,
             max_findings=_MAX_ERRORS,

@@ -92,7 +92,7 @@ class SourceFiles(NamedTuple):
         """Return the path of a file, in which a zip is written like a folder."""
         return os.path.join(self.root, *name.split("/"))
 
-    def ending_with(self, *extensions: str, folder: str | None = "") -> list[str]:
+    def with_extensions(self, *extensions: str, folder: str | None = "") -> list[str]:
         """Return the names with one of these extensions, in a folder or in all folders (None)."""
         return [
             name
@@ -100,7 +100,7 @@ class SourceFiles(NamedTuple):
             if name.lower().endswith(extensions) and folder in (None, posixpath.dirname(name))
         ]
 
-    def head(self, name: str) -> bytes:
+    def read_head(self, name: str) -> bytes:
         """Return the first bytes of a file without NUL bytes, so that UTF-16 reads like ASCII."""
         with contextlib.suppress(OSError, ShardError), open_shard(self.path(name)) as (stream, _):
             head: bytes = io.BufferedReader(stream).read(_HEAD_BYTES)
@@ -117,9 +117,9 @@ class SourceFiles(NamedTuple):
                 end = (end + chunk)[-_OVERLAP_BYTES:]
         return False
 
-    def xml_root(self, name: str) -> str:
+    def read_xml_root(self, name: str) -> str:
         """Return the name of the root element, or '' if the file is not XML."""
-        head = self.head(name)[:_XML_HEAD_BYTES].lstrip()
+        head = self.read_head(name)[:_XML_HEAD_BYTES].lstrip()
         while head.startswith((b"<?", b"<!")):
             end = b"-->" if head.startswith(b"<!--") else b">"
             head = head.partition(end)[2].lstrip()
@@ -129,12 +129,12 @@ class SourceFiles(NamedTuple):
 
 def find_coco_files(files: SourceFiles) -> list[str]:
     """Return the paths of the COCO files: in subset folders, ``annotations``, or the root."""
-    names = files.ending_with(".json")
+    names = files.with_extensions(".json")
     if not files.is_file:
-        all_names = files.ending_with(".json", folder=None)
+        all_names = files.with_extensions(".json", folder=None)
         names = [name for name in all_names if re.fullmatch(f"[^/]+/{COCO_ROBOFLOW_FILE}", name)]
-        names = names or files.ending_with(".json", folder="annotations")
-        names = names or files.ending_with(".json")
+        names = names or files.with_extensions(".json", folder="annotations")
+        names = names or files.with_extensions(".json")
         other_tasks = ("captions", "panoptic", "stuff")
         names = [name for name in names if not posixpath.basename(name).startswith(other_tasks)]
         instances = [name for name in names if posixpath.basename(name).startswith("instances")]
@@ -150,23 +150,23 @@ def find_coco_files(files: SourceFiles) -> list[str]:
 
 def find_csv_files(files: SourceFiles) -> list[str]:
     """Return the paths of the CSV files; in a folder, only those with the expected columns."""
-    names = files.ending_with(".csv")
+    names = files.with_extensions(".csv")
     return [files.path(name) for name in names if files.is_file or _has_csv_header(files, name)]
 
 
 def _has_csv_header(files: SourceFiles, name: str) -> bool:
-    header = re.split(rb"[\r\n]", files.head(name), maxsplit=1)[0].decode("utf-8", "replace")
+    header = re.split(rb"[\r\n]", files.read_head(name), maxsplit=1)[0].decode("utf-8", "replace")
     return all(column in header.lower() for column in CSV_COLUMNS)
 
 
 def find_yolo_file(files: SourceFiles) -> str | None:
     """Return the file with the class names of a YOLO dataset, or None."""
     if files.is_file:
-        names: Sequence[str] = files.ending_with(".yaml", ".yml", ".names")
+        names: Sequence[str] = files.with_extensions(".yaml", ".yml", ".names")
     else:
         names = [name for name in (*YAML_FILES, *NAMES_FILES) if name in files.names]
-        texts = files.ending_with(".yaml", ".yml") if not names else ()
-        texts = [name for name in texts if len({*_YAML_KEY.findall(files.head(name))}) > 1]
+        texts = files.with_extensions(".yaml", ".yml") if not names else ()
+        texts = [name for name in texts if len({*_YAML_KEY.findall(files.read_head(name))}) > 1]
         names += texts if len(texts) == 1 else ()
     return files.path(names[0]) if names else None
 
@@ -178,7 +178,7 @@ def find_cvat_file(files: SourceFiles) -> str | None:
         names = [name for name in names if posixpath.basename(name) == CVAT_FILE]
     depth = min((name.count("/") for name in names), default=0)
     names = [name for name in names if name.count("/") == depth]
-    is_cvat = len(names) == 1 and files.xml_root(names[0]) == "annotations"
+    is_cvat = len(names) == 1 and files.read_xml_root(names[0]) == "annotations"
     return files.path(names[0]) if is_cvat else None
 
 
@@ -193,11 +193,12 @@ def _is_voc(files: SourceFiles) -> bool:
     """Return whether XML files at any depth have the root element of Pascal VOC."""
     folder = (files.only_folder or "train").lower()
     is_outer = folder not in {*SPLITS, *map(str.lower, ANNOTATION_FOLDERS)}
-    if files.is_file or (is_outer and not files.ending_with(".xml")):
+    if files.is_file or (is_outer and not files.with_extensions(".xml")):
         return False  # the reader starts in the only folder, which contains the image lists
-    names = files.ending_with(".xml", folder=None)[:_MAX_TRIED]
+    names = files.with_extensions(".xml", folder=None)[:_MAX_TRIED]
     return any(
-        files.xml_root(name).lower() == "annotation" and not LABELME_XML.search(files.head(name))
+        files.read_xml_root(name).lower() == "annotation"
+        and not LABELME_XML.search(files.read_head(name))
         for name in names
     )
 
@@ -206,9 +207,9 @@ def _is_yolo(files: SourceFiles) -> bool:
     """Return whether there are class names; ``classes.txt`` also needs YOLO label files."""
     name = os.path.basename(find_yolo_file(files) or "")
     if name.endswith(("yaml", "yml")) and not files.is_file:
-        return _YAML_KEY.search(files.head(name)) is not None
-    texts = files.ending_with(".txt", folder=None)[:_MAX_TRIED] if name == "classes.txt" else ()
-    return any(_is_label_file(files.head(text)) for text in texts) if texts else bool(name)
+        return _YAML_KEY.search(files.read_head(name)) is not None
+    texts = files.with_extensions(".txt", folder=None)[:_MAX_TRIED] if name == "classes.txt" else ()
+    return any(_is_label_file(files.read_head(text)) for text in texts) if texts else bool(name)
 
 
 def _is_label_file(head: bytes) -> bool:
@@ -249,7 +250,7 @@ class Recognized(NamedTuple):
         return " or ".join(FORMATS[name].title for name in self.names)
 
 
-def holds_shards(path: str) -> bool:
+def contains_shards(path: str) -> bool:
     """Return whether a file, folder, zip, glob or URL contains shards.
 
     Raises:
@@ -279,7 +280,7 @@ def recognize_annotations(path: str, named: str | None = None) -> Recognized:
     return Recognized([named] if named else [], path)
 
 
-def convert_command(path: str, recognized: Recognized) -> str:
+def format_convert_command(path: str, recognized: Recognized) -> str:
     """Return the command that converts annotations to shards."""
     target = "../shards" if os.path.normpath(path) == os.curdir else "shards"
     option = f" --from {recognized.names[0]}" if len(recognized.names) > 1 else ""

@@ -14,7 +14,7 @@ from tfod.tfrecord.shard_sets.shard_names import SPLITS, to_subset
 from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
 
 
-def datasets_of(
+def group_datasets(
     shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
 ) -> list[Dataset]:
     """Group shards that are not in zips into datasets, in the order of the shards.

@@ -27,7 +27,7 @@ def may_be_label_map(path: str) -> bool:
     return path.lower().endswith(".pbtxt")
 
 
-def label_maps_in(folder: str) -> list[str]:
+def list_label_maps(folder: str) -> list[str]:
     """Return the paths of possible label maps in a folder, a zip or a remote folder.
 
     The result is empty if a remote folder cannot be listed, as on many servers.
@@ -79,7 +79,7 @@ class LabelMapFinder:
     def __init__(
         self,
         classes_of: Callable[[str], ClassesOfShard],
-        texts_in: Callable[[str], Sequence[str]] = label_maps_in,
+        texts_in: Callable[[str], Sequence[str]] = list_label_maps,
         read: Callable[[str], LabelMap | None] = read_label_map_or_none,
     ) -> None:
         self._classes_of = functools.cache(classes_of)
@@ -159,12 +159,12 @@ class _Candidates:
         return self._choices[name]
 
 
-def find_in_folder(folder: str, shard: str) -> tuple[str | None, Sequence[str]]:
+def find_folder_label_map(folder: str, shard: str) -> tuple[str | None, Sequence[str]]:
     """Find the label map of a shard in a folder, ignoring other protobuf text.
 
     Files whose name contains ``label`` are not ignored. Returns as :meth:`LabelMapFinder.find`.
     """
-    paths = label_maps_in(folder) if os.path.isdir(folder) else ()
+    paths = list_label_maps(folder) if os.path.isdir(folder) else ()
     paths = [path for path in paths if is_named_label_map(path) or read_label_map_or_none(path)]
     return _Candidates(paths, read_label_map_or_none).best(stated_name(shard).stem.lower())
 

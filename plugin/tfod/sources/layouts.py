@@ -78,7 +78,7 @@ class Layout:
         return resolve_keys(self.field_mapping)[0].get(key, key)
 
     @property
-    def has_other_boxes(self) -> bool:
+    def has_custom_boxes(self) -> bool:
         """Whether the boxes do not have the keys of the OD API."""
         return self.field_mapping.box not in (keys.BOX, ())
 
@@ -233,7 +233,7 @@ class _Fit:
         return is_detection and 2 * len(self.missing) <= len(self.required)
 
 
-def layout_of(shards: Sequence[Shard]) -> Layout:
+def find_layout(shards: Sequence[Shard]) -> Layout:
     """Return the layout of shards that are read as detections.
 
     It is the OD API's if no layout fits and the records have any of its keys, or no readable
@@ -242,7 +242,7 @@ def layout_of(shards: Sequence[Shard]) -> Layout:
     Raises:
         TfodError: the records have only unknown keys.
     """
-    counts = peek(shards)
+    counts = count_keys(shards)
     choice = choose_layout(counts)
     if choice is not None:
         return choice[0]
@@ -256,7 +256,7 @@ def layout_of(shards: Sequence[Shard]) -> Layout:
     return OD_API
 
 
-def no_objects_sentence(present: Collection[str], mappings: Collection[FieldMapping]) -> str:
+def describe_missing_objects(present: Collection[str], mappings: Collection[FieldMapping]) -> str:
     """Return a sentence about records without objects: the keys that were read and those present.
 
     Args:
@@ -277,7 +277,7 @@ def no_objects_sentence(present: Collection[str], mappings: Collection[FieldMapp
     )
 
 
-def layout_of_batch(examples: ExampleBatch) -> Layout:
+def find_batch_layout(examples: ExampleBatch) -> Layout:
     """Return the layout of a batch of records, by default the OD API's."""
     counts = KeyCounts()
     counts.add(examples, _MAX_RECORDS)
@@ -285,7 +285,7 @@ def layout_of_batch(examples: ExampleBatch) -> Layout:
     return choice[0] if choice else OD_API
 
 
-def peek(shards: Sequence[Shard], max_record_bytes: int = MAX_RECORD_BYTES) -> KeyCounts:
+def count_keys(shards: Sequence[Shard], max_record_bytes: int = MAX_RECORD_BYTES) -> KeyCounts:
     """Count the keys of the first records; errors are left to those who read the shards."""
     counts, unreachable = KeyCounts(), 0
     for shard in shards:
@@ -312,7 +312,7 @@ def _peek_into(shard: Shard, counts: KeyCounts, max_record_bytes: int) -> None:
                 break
 
 
-def classes_in(path: str, mapping: FieldMapping | None = None) -> ClassesOfShard:
+def read_classes(path: str, mapping: FieldMapping | None = None) -> ClassesOfShard:
     """Return the object or image classes of the first batch of a shard that has any.
 
     Args:
@@ -333,7 +333,7 @@ def classes_in(path: str, mapping: FieldMapping | None = None) -> ClassesOfShard
 
 def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> ClassesOfShard:
     if mapping is None:
-        mapping = layout_of_batch(examples).field_mapping
+        mapping = find_batch_layout(examples).field_mapping
     columns = DetectionColumns(examples, mapping)
     text_key, label_key = (
         (keys.CLASS_TEXT, keys.CLASS_LABEL)

@@ -13,7 +13,7 @@ from tfod.errors import ShardsNotFoundError
 from tfod.sources.format_recognition import (
     LABELME_XML,
     SourceFiles,
-    convert_command,
+    format_convert_command,
     recognize_annotations,
 )
 from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
@@ -49,16 +49,18 @@ class Tool(NamedTuple):
     cvat_title: str = ""
     is_deep: bool = False
 
-    def first_of(self, files: SourceFiles) -> str | None:
+    def find_first(self, files: SourceFiles) -> str | None:
         """Return the name of the first file in this format, or None."""
         names = (name for name in files.names if re.fullmatch(f"(.*/)?{self.names}", name))
         pattern = re.compile(self.content.encode())
         for name in itertools.islice(names, _MAX_TRIED):
-            if pattern.search(files.head(name)) or (self.is_deep and files.contains(name, pattern)):
+            if pattern.search(files.read_head(name)) or (
+                self.is_deep and files.contains(name, pattern)
+            ):
                 return name
         return None
 
-    def next_step(self, path: str, files: SourceFiles) -> str:
+    def suggest_next_step(self, path: str, files: SourceFiles) -> str:
         """Return advice on how to read files that messages call ``path``."""
         if not self.datum:
             return self.advice
@@ -129,7 +131,7 @@ _TOOLS = (
 def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
     """Return the first format with a matching file, and the name of that file; or None and ''."""
     for tool in _TOOLS:
-        if name := tool.first_of(files):
+        if name := tool.find_first(files):
             return tool, name
     return None, ""
 
@@ -146,7 +148,7 @@ def describe_other_tool(path: str) -> str | None:
     tool, name = find_other_tool(files)
     if tool:
         content = f"is {tool.title}" if files.is_file else f"contains {tool.title} ({name})"
-        return f"{path}: {content}, which tfod does not read; {tool.next_step(path, files)}"
+        return f"{path}: {content}, which tfod does not read; {tool.suggest_next_step(path, files)}"
     if files.is_file:
         content, fix = _describe_content(path)
         return f"{path}: is {content}; {fix}" if content else None
@@ -160,7 +162,7 @@ def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundEr
     if not recognized.names:
         return ShardsNotFoundError(describe_other_tool(source) or str(error))
     content = f"contains {recognized.titles} annotations, no shards"
-    command = convert_command(source, recognized)
+    command = format_convert_command(source, recognized)
     return ShardsNotFoundError(f"{source}: {content}; to convert them to shards, type: {command}")
 
 

@@ -20,7 +20,7 @@ from tfod.errors import LabelMapError, ShardsNotFoundError, TfodError
 from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.sources.label_map_search import LabelMapFinder, is_named_label_map, may_be_label_map
-from tfod.sources.layouts import OD_API, Layout, classes_in, layout_of, layout_of_batch
+from tfod.sources.layouts import OD_API, Layout, find_batch_layout, find_layout, read_classes
 from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
@@ -38,13 +38,13 @@ class ReadableShards:
         sets: shards of each subset.
         datasets: datasets of the shards.
         notes: sentences about the sources for the user.
-        given: field mapping that the user passed, if any.
+        override: field mapping that replaces the layouts, if any.
     """
 
     sets: Sequence[ShardSet]
     datasets: Sequence[Dataset]
     notes: Sequence[str]
-    given: FieldMapping | None = None
+    override: FieldMapping | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -63,7 +63,7 @@ class ReadableShards:
     def label_maps(self) -> dict[str, LabelMapFile | None]:
         """The label map of each shard by path; None for shards without one."""
         return {
-            shard.path: dataset.label_map_of(shard)
+            shard.path: dataset.get_label_map(shard)
             for dataset in self.datasets
             for shard in dataset.shards
         }
@@ -99,16 +99,16 @@ class ReadableShards:
         return notes
 
     def layout(self, path: str) -> Layout:
-        """Return the layout of a shard, which is that of its dataset or of ``given``.
+        """Return the layout of a shard, which is the same for its whole dataset.
 
         Raises:
             TfodError: the records have no known layout.
         """
-        if self.given is not None:
-            return Layout("", "", {}, self.given)
+        if self.override is not None:
+            return Layout("", "", {}, self.override)
         number = self._datasets_by_path[path]
         if number not in self._layouts:
-            self._layouts[number] = layout_of(self.datasets[number].shards)
+            self._layouts[number] = find_layout(self.datasets[number].shards)
         return self._layouts[number]
 
     def field_mapping(self, path: str) -> FieldMapping:
@@ -204,7 +204,7 @@ def _ambiguous_label_maps(resolved: ResolvedSources) -> list[str]:
 
 def find_label_map(shard: str) -> tuple[str | None, list[str]]:
     """Find the label map of a shard; as :meth:`LabelMapFinder.find`."""
-    label_map, candidates = LabelMapFinder(classes_in).find(shard)
+    label_map, candidates = LabelMapFinder(read_classes).find(shard)
     return label_map, list(candidates)
 
 
@@ -266,5 +266,5 @@ def decode_detection(example: Example, *, field_mapping: FieldMapping | None = N
     """
     mapping = field_mapping or OD_API.field_mapping
     if field_mapping is None and keys.KNOWN_KEYS.isdisjoint(example.batch.columns):
-        mapping = layout_of_batch(example.batch).field_mapping
+        mapping = find_batch_layout(example.batch).field_mapping
     return Detections(example.batch, mapping)[example.row]

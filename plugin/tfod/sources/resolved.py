@@ -80,10 +80,10 @@ class Shard(File):
     label_map: str | None = None
     candidates: Sequence[str] = ()
     entry: ZipEntry | None = None
-    by_itself: bool = False
+    is_single: bool = False
 
     @property
-    def numbered(self) -> ShardName | None:
+    def numbered_name(self) -> ShardName | None:
         """The parsed name; None if the shard does not belong to a numbered set."""
         name = stated_name(self.path if self.entry else self.name)
         return name if name.total is not None else None
@@ -110,7 +110,7 @@ class LabelMapFile(NamedTuple):
     data: bytes = b""
 
     @staticmethod
-    def of(data: bytes, name: str, path: str) -> LabelMapFile:
+    def decode(data: bytes, name: str, path: str) -> LabelMapFile:
         """Decode a label map; data that is not one, or is truncated, results in an error."""
         try:
             label_map, deviations = decode_label_map(data, name)
@@ -126,20 +126,20 @@ class LabelMapFile(NamedTuple):
             data = read_text_file(path, MAX_LABEL_MAP_BYTES)
             if is_labels_file(path):
                 return LabelMapFile(name, read_labels(path)[0], path=path, data=data)
-            return LabelMapFile.of(data, name, path)
+            return LabelMapFile.decode(data, name, path)
         except LabelMapError as error:
             return LabelMapFile(name, None, str(error).replace(path, name), path=path)
 
     @staticmethod
-    def named(name: str) -> LabelMapFile:
+    def load(name: str) -> LabelMapFile:
         """Read the label map that the user chose for all shards: a file, or a name that tfod knows.
 
         Raises:
             LabelMapError: the label map does not exist.
         """
         try:
-            load = read_labels if is_labels_file(name) else load_label_map
-            label_map, deviations = load(name)
+            read = read_labels if is_labels_file(name) else load_label_map
+            label_map, deviations = read(name)
         except LabelMapError as error:
             if not os.path.isfile(name):
                 raise
@@ -153,17 +153,17 @@ class Zip(File):
 
     Attributes:
         content: entries and problems.
-        others: readable entries that are not shards.
+        other_entries: readable entries that are not shards.
         has_shards: whether it contains shards, including unreadable ones.
         unreadable: error of the operating system; empty if the zip can be read.
     """
 
     content: ZipContent = field(default_factory=ZipContent)
-    others: Sequence[ZipEntry] = ()
+    other_entries: Sequence[ZipEntry] = ()
     has_shards: bool = True
     unreadable: str = ""
 
-    def name_of(self, entry: ZipEntry | None) -> str:
+    def display_name(self, entry: ZipEntry | None) -> str:
         """Return the name of an entry, or of the zip itself, in reports."""
         return f"{self.name}:{entry.shown}" if entry else self.name
 
@@ -195,7 +195,7 @@ class Dataset(NamedTuple):
         shards = [replace(shard, label_map=label_map.name, candidates=()) for shard in self.shards]
         return self._replace(shards=shards, label_maps={label_map.name: label_map})
 
-    def label_map_of(self, shard: Shard) -> LabelMapFile | None:
+    def get_label_map(self, shard: Shard) -> LabelMapFile | None:
         """Return the label map of a shard, or None."""
         return self.label_maps.get(shard.label_map) if shard.label_map else None
 
@@ -227,7 +227,7 @@ class ResolvedSources(NamedTuple):
         """All files, in order."""
         return [file for dataset in self.datasets for file in dataset.files]
 
-    def without(
+    def exclude(
         self, is_excluded: Callable[[str], bool]
     ) -> tuple[ResolvedSources, Collection[str]]:
         """Return a copy without the excluded files, and the names of these."""
@@ -245,7 +245,7 @@ class ResolvedSources(NamedTuple):
         datasets = [dataset.with_label_map(label_map) for dataset in self.datasets]
         return self._replace(datasets=datasets, label_map=label_map.name)
 
-    def joined(self) -> ResolvedSources:
+    def join(self) -> ResolvedSources:
         """Return a copy with a single dataset."""
         dataset = Dataset(
             ", ".join(dataset.name for dataset in self.datasets),

@@ -19,19 +19,19 @@ from typing import BinaryIO
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.labels.label_map import require_label_map
 from tfod.errors import ShardError, ShardsNotFoundError, TfodError
-from tfod.sources.grouping import datasets_of
+from tfod.sources.grouping import group_datasets
 from tfod.sources.label_map_search import (
     LabelMapFinder,
     find_labels,
     is_named_label_map,
-    label_maps_in,
+    list_label_maps,
     may_be_label_map,
     read_label_map_or_none,
 )
-from tfod.sources.layouts import classes_in, layout_of
+from tfod.sources.layouts import find_layout, read_classes
 from tfod.sources.other_tools import no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
-from tfod.sources.zips import zip_dataset
+from tfod.sources.zips import resolve_zip
 from tfod.tfrecord.shard_sets.search import (
     find_remote_shards,
     find_shards,
@@ -84,7 +84,7 @@ def resolve(
         raise ShardsNotFoundError(f"{named_maps[0]}: pass the shards of this label map, too")
     for path in named_maps:
         require_label_map(path)
-    for_all = LabelMapFile.named(label_map) if label_map is not None else None
+    for_all = LabelMapFile.load(label_map) if label_map is not None else None
     with ExitStack() as cleanup:
         finds_label_maps = finds_label_maps and for_all is None
         search = _Search(
@@ -127,7 +127,7 @@ class _Search:
         self._field_mapping = field_mapping
         self._is_checked = is_checked
         self._finder = LabelMapFinder(
-            lambda path: classes_in(path, field_mapping),
+            lambda path: read_classes(path, field_mapping),
             self._texts_in if finds_label_maps else lambda _: (),
         )
         self._is_relative = False
@@ -165,7 +165,7 @@ class _Search:
             path = os.path.realpath(file.path)
             self._zips.setdefault(path, self._zip_dataset(file))
         else:
-            self._add_shard(file, "", by_itself=True)  # the subset depends on all names
+            self._add_shard(file, "", is_single=True)  # the subset depends on all names
 
     def add_shards_of_label_maps(self) -> None:
         """Add the shards next to unused label maps, except in folders with other sources."""
@@ -179,14 +179,14 @@ class _Search:
                     self.add(path)
 
     def _zip_dataset(self, file: File) -> Dataset:
-        return zip_dataset(file, self._limits, self._field_mapping)
+        return resolve_zip(file, self._limits, self._field_mapping)
 
     def resolved(self) -> ResolvedSources:
         """Return the datasets, after all sources were added."""
-        names = [shard.name for shard in self._shards.values() if shard.by_itself]
+        names = [shard.name for shard in self._shards.values() if shard.is_single]
         subsets = {name: group.subset for group in group_shards(names) for name in group.paths}
-        datasets = datasets_of(
-            replace(shard, subset=subsets[shard.name]) if shard.by_itself else shard
+        datasets = group_datasets(
+            replace(shard, subset=subsets[shard.name]) if shard.is_single else shard
             for shard in self._shards.values()
         )
         datasets += self._zips.values()
@@ -215,10 +215,10 @@ class _Search:
 
     def _texts_in(self, folder: str) -> Sequence[str]:
         """Return the possible label maps in a folder, relative if the source is relative."""
-        paths = self._named_by_folder.get(folder) or label_maps_in(folder)
+        paths = self._named_by_folder.get(folder) or list_label_maps(folder)
         return list(map(os.path.relpath, paths)) if self._is_relative else paths
 
-    def _add_shard(self, file: File, subset: str, by_itself: bool = False) -> None:
+    def _add_shard(self, file: File, subset: str, is_single: bool = False) -> None:
         candidates: Sequence[str] = ()
         label_map = self._named_map_for(file.path)
         if label_map is None and file.name == file.path:
@@ -226,7 +226,7 @@ class _Search:
         entry = None if os.path.lexists(file.path) or file.is_remote else zip_entry(file.path)
         size = file.size if entry is None else entry.size
         shard = Shard(
-            file.name, file.path, size, subset, label_map, candidates, entry, by_itself=by_itself
+            file.name, file.path, size, subset, label_map, candidates, entry, is_single=is_single
         )
         path = file.path if file.is_remote else os.path.realpath(file.path)
         if path in self._shards:
@@ -266,7 +266,7 @@ class _Search:
         for group in remote.sets:
             for url in group.paths:
                 file = File(url, url, remote.files[url])
-                self._add_shard(file, group.subset, by_itself=list(remote.files) == [source])
+                self._add_shard(file, group.subset, is_single=list(remote.files) == [source])
         for url in remote.zips:
             if not self._is_checked:
                 raise ShardsNotFoundError(
@@ -310,7 +310,7 @@ def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> R
         hint = ", only label maps; add the shards that belong to them" if texts else ""
         raise ShardsNotFoundError(f"there is neither a shard nor a zip among the files{hint}")
     finder = LabelMapFinder(
-        lambda path: classes_in(shards[path].path),
+        lambda path: read_classes(shards[path].path),
         lambda _: sorted(texts),
         lambda name: read_label_map_or_none(texts[name]),
     )
@@ -320,8 +320,8 @@ def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> R
         for path in group.paths
         if (file := shards[path])
     ]
-    datasets = datasets_of(uploaded, lambda name: LabelMapFile.at(texts[name], name))
-    datasets += [zip_dataset(file, limits or ZipLimits()) for file in zips]
+    datasets = group_datasets(uploaded, lambda name: LabelMapFile.at(texts[name], name))
+    datasets += [resolve_zip(file, limits or ZipLimits()) for file in zips]
     if zips and len(texts) == 1:  # the label map applies to the zip, too
         ((name, path),) = texts.items()
         return ResolvedSources(datasets).with_label_map(LabelMapFile.at(path, name))
@@ -334,7 +334,7 @@ def _add_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> D
     files: dict[str, str | None] = {}
     with suppress(ShardError):  # a damaged zip is reported when it is read
         files = {shard.path: find_cached(folder_of(shard.path)) for shard in dataset.shards}
-    if not any(files.values()) or (field_mapping or layout_of(dataset.shards).field_mapping).box:
+    if not any(files.values()) or (field_mapping or find_layout(dataset.shards).field_mapping).box:
         return dataset
     shards = [
         replace(shard, label_map=files[shard.path] or shard.label_map, candidates=())

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.sources.label_map_search import LabelMapFinder, may_be_label_map
-from tfod.sources.layouts import classes_in
+from tfod.sources.layouts import read_classes
 from tfod.sources.resolved import Dataset, File, LabelMapFile, Shard, Zip
 from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, group_shards, is_hidden, shards_in_zip
 from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 
 
-def zip_dataset(
+def resolve_zip(
     file: File, limits: ZipLimits, field_mapping: FieldMapping | None = None
 ) -> Dataset:
     """Return a zip as a dataset."""
@@ -25,16 +25,16 @@ def zip_dataset(
         reason = error.strerror or str(error)
         return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
     shard_paths = dict.fromkeys(shards_in_zip(content))
-    others = [entry for path, entry in content.readable.items() if path not in shard_paths]
+    other_entries = [entry for path, entry in content.readable.items() if path not in shard_paths]
     has_shards = content.damage is not None or bool(shard_paths)
-    archive = Zip(file.name, file.path, file.size, content, others, has_shards)
+    archive = Zip(file.name, file.path, file.size, content, other_entries, has_shards)
     groups = group_shards(
         [path for path in shard_paths if path in content.readable],
         zip_path,
         by_folder=os.path.join(zip_path, ROBOFLOW_NOTE) in content.entries,
     )
     finder = LabelMapFinder(
-        lambda path: classes_in(path, field_mapping), functools.partial(_label_maps_in, content)
+        lambda path: read_classes(path, field_mapping), functools.partial(_label_maps_in, content)
     )
     label_maps: dict[str, LabelMapFile] = {}
     names: dict[int, Sequence[str]] = {}  # by identity, since many shards may share candidates
@@ -43,12 +43,12 @@ def zip_dataset(
         label_map, candidates = finder.find(path)
         if id(candidates) not in names:
             entries = (content.entries[candidate] for candidate in candidates)
-            names[id(candidates)] = tuple(map(archive.name_of, entries))
-        name = archive.name_of(content.entries[label_map]) if label_map else None
+            names[id(candidates)] = tuple(map(archive.display_name, entries))
+        name = archive.display_name(content.entries[label_map]) if label_map else None
         if label_map and name and name not in label_maps:
             label_maps[name] = LabelMapFile.at(label_map, name)
         entry = content.entries[path]
-        shard_name = archive.name_of(entry)
+        shard_name = archive.display_name(entry)
         shards.append(
             Shard(shard_name, path, entry.size, subset, name, names[id(candidates)], entry)
         )

@@ -18,7 +18,7 @@ LabelMapLike = str | os.PathLike[str] | LabelMap
 """A label map, its path, or the name of a packaged label map."""
 
 
-def shards_to_read(
+def find_training_shards(
     source: Sources, *, field_mapping: FieldMapping | None = None, finds_label_maps: bool = True
 ) -> ReadableShards:
     """Return the shards of a file, folder, glob or list, in order.
@@ -50,7 +50,7 @@ def shards_to_read(
     return shards
 
 
-def label_map_for(shards: ReadableShards, label_map: LabelMapLike | None) -> LabelMap | None:
+def choose_label_map(shards: ReadableShards, label_map: LabelMapLike | None) -> LabelMap | None:
     """Load a label map; if it is None, find that of the shards, if any.
 
     Raises:
@@ -77,7 +77,7 @@ def label_map_for(shards: ReadableShards, label_map: LabelMapLike | None) -> Lab
     return shared_map
 
 
-def field_mapping_for(shards: ReadableShards) -> FieldMapping:
+def choose_field_mapping(shards: ReadableShards) -> FieldMapping:
     """Return the field mapping, which must be the same in all shards.
 
     Raises:

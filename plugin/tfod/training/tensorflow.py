@@ -27,9 +27,9 @@ from tfod.tfrecord.storage.open import zip_entry
 from tfod.training.input_shards import (
     UNKNOWN,
     LabelMapLike,
-    field_mapping_for,
-    label_map_for,
-    shards_to_read,
+    choose_field_mapping,
+    choose_label_map,
+    find_training_shards,
 )
 
 try:
@@ -77,7 +77,7 @@ def records(source: Sources, *, shuffle: int = 0, seed: int | None = None) -> An
 
     Reads up to 16 shards at a time, and detects their compression: none, GZIP or ZLIB.
     """
-    return _records(shards_to_read(source, finds_label_maps=False).paths, shuffle, seed)
+    return _records(find_training_shards(source, finds_label_maps=False).paths, shuffle, seed)
 
 
 def _records(paths: Sequence[str], shuffle: int, seed: int | None) -> Any:
@@ -127,10 +127,10 @@ def dataset(
         LabelMapError: a label map cannot be read, or several are possible.
         TfodError: a folder has several subsets, a shard is in a zip, or the layout is unknown.
     """
-    shards = shards_to_read(source, field_mapping=field_mapping)
+    shards = find_training_shards(source, field_mapping=field_mapping)
     # AutoGraph is not needed, since no Python condition in the decoder depends on a tensor.
     decode = tf.autograph.experimental.do_not_convert(
-        detection_decoder(label_map_for(shards, label_map), field_mapping_for(shards))
+        make_detection_decoder(choose_label_map(shards, label_map), choose_field_mapping(shards))
     )
     serialized = _records(shards.paths, shuffle, seed)
     return serialized.map(decode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -176,7 +176,7 @@ def _default_value(feature: Any) -> Any:
     return tf.constant(feature.default_value, feature.dtype)
 
 
-def detection_decoder(
+def make_detection_decoder(
     label_map: LabelMap | None, mapping: FieldMapping = OD_API
 ) -> Callable[[Any], dict[str, Any]]:
     """Return a function that decodes a serialized record to an element of :func:`dataset`."""

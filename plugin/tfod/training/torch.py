@@ -26,9 +26,9 @@ from tfod.tfrecord.shard_sets.search import Sources
 from tfod.training.input_shards import (
     UNKNOWN,
     LabelMapLike,
-    field_mapping_for,
-    label_map_for,
-    shards_to_read,
+    choose_field_mapping,
+    choose_label_map,
+    find_training_shards,
 )
 
 try:
@@ -78,9 +78,9 @@ class Detections(Dataset):
         field_mapping: FieldMapping | None = None,
         transform: Callable[[Any, dict[str, Any]], Any] | None = None,
     ) -> None:
-        shards = shards_to_read(source, field_mapping=field_mapping)
-        self._label_map = label_map_for(shards, label_map)
-        self._mapping = field_mapping_for(shards)
+        shards = find_training_shards(source, field_mapping=field_mapping)
+        self._label_map = choose_label_map(shards, label_map)
+        self._mapping = choose_field_mapping(shards)
         self._transform = transform
         self._shards = [RecordIndex(path) for path in shards.paths]
         self._ends = list(itertools.accumulate(map(len, self._shards)))

@@ -24,7 +24,7 @@ from tfod.detection.problems import READ
 from tfod.errors import RecordError
 from tfod.example.example import Example
 from tfod.torch import Detections
-from tfod.training.tensorflow import detection_decoder
+from tfod.training.tensorflow import make_detection_decoder
 
 from tests.changed_records import SOUND, changed_records, sound_record
 from tests.conftest import examples
@@ -56,7 +56,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.Po
     """What ``tfod.tensorflow.dataset`` maps over records of the OD API."""
     path = tmp_path_factory.mktemp("labels") / "label_map.pbtxt"
     path.write_bytes(LABEL_MAP)
-    decoder = detection_decoder(read_label_map(str(path))[0])
+    decoder = make_detection_decoder(read_label_map(str(path))[0])
     return tf.function(decoder, autograph=False, input_signature=[tf.TensorSpec((), tf.string)])
 
 

@@ -131,7 +131,7 @@ class _Examiner:
 
     def add_damage(self, damage: Damage) -> None:
         """Add damage of the framing."""
-        if damage.kind is DamageKind.EMPTY and self._shard.numbered:
+        if damage.kind is DamageKind.EMPTY and self._shard.numbered_name:
             # Some writers create empty files if there are more shards than images.
             self.result.is_empty_file = True
             return

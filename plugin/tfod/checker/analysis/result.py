@@ -155,7 +155,7 @@ class DatasetResult:
         """Return the number of findings of a rule in a shard."""
         return self.findings.counts[code][shard] if code in self.findings.counts else 0
 
-    def label_map_of(self, name: str | None) -> LabelMap | None:
+    def get_label_map(self, name: str | None) -> LabelMap | None:
         """Return the label map with this name, or None if it could not be read."""
         file = self.dataset.label_maps.get(name or "")
         return file.label_map if file else None
@@ -175,7 +175,7 @@ class DatasetResult:
         for shard in self.shards:
             first_shards.setdefault(shard.label_map, shard.name)
         return [
-            ClassUsage(name or "", self.label_map_of(name), self.uses[name], shard)
+            ClassUsage(name or "", self.get_label_map(name), self.uses[name], shard)
             for name, shard in first_shards.items()
         ]
 
@@ -193,7 +193,7 @@ class DatasetResult:
         counts: Counter[str] = Counter()
         for shard in self.shards:
             uses = Counter(use for row in shard.rows for use in row.tags)
-            counts.update(_count_by_name(uses, self.label_map_of(shard.label_map)))
+            counts.update(_count_by_name(uses, self.get_label_map(shard.label_map)))
         return counts
 
     @cached_property

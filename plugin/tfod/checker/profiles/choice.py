@@ -9,7 +9,7 @@ from tfod.checker.profiles.profile import OFF, Profile, profile_of_layout
 from tfod.checker.report import ChosenProfile
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.sources.layouts import MAX_RECORD_BYTES, KeyCounts, choose_layout, peek
+from tfod.sources.layouts import MAX_RECORD_BYTES, KeyCounts, choose_layout, count_keys
 from tfod.sources.resolved import Shard
 
 _NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "SET003", "EXA008")
@@ -37,7 +37,7 @@ def profile_of(
     """
     if requested is not None:
         return requested, ChosenProfile(requested.name, "requested"), None
-    counts = peek(shards, min(MAX_RECORD_BYTES, max_record_bytes))
+    counts = count_keys(shards, min(MAX_RECORD_BYTES, max_record_bytes))
     layout, reason = choose_layout(counts) or (None, "")
     profile = profile_of_layout(layout) if layout else None
     if implied is not None and (not counts.records or _is_read(implied, profile, counts)):
@@ -46,7 +46,7 @@ def profile_of(
         return profile, ChosenProfile(profile.name, reason), None
     if not counts.shard:
         return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no record could be read"), None
-    other = profile.name if profile and profile.has_other_boxes else ""
+    other = profile.name if profile and profile.has_custom_boxes else ""
     unmatched = UnmatchedRecords(tuple(counts.keys), other, counts.shard)
     return (
         NO_PROFILE,
@@ -60,4 +60,4 @@ def _is_read(implied: Profile, profile: Profile | None, counts: KeyCounts) -> bo
     if profile is None or implied.field_mapping.box != keys.BOX:
         return profile is not None and profile.name == implied.name
     name_and_boxes = {keys.FILENAME, *keys.BOX}
-    return not profile.has_other_boxes and not name_and_boxes.isdisjoint(counts.common)
+    return not profile.has_custom_boxes and not name_and_boxes.isdisjoint(counts.common)

@@ -51,7 +51,7 @@ def _classes(result: DatasetResult) -> tuple[dict[int, str], dict[int, str]]:
     evaluated: dict[int, str] = {}
     for reader, shards in _readers(result):
         for shard in shards:
-            classes = _named_classes(shard, result.label_map_of(shard.label_map))
+            classes = _named_classes(shard, result.get_label_map(shard.label_map))
             (evaluated if reader.is_for_evaluation else trained).update(classes)
     return trained, evaluated
 

@@ -206,7 +206,7 @@ class _NumberedSet:
     Attributes:
         name: stem with the folder, or the zip that contains it, for reports.
         folder: folder of the shards.
-        by_itself: whether the first shard was passed as a file.
+        is_single: whether the first shard was passed as a file.
         totals: one file name per total.
         numbers: numbers of the existing shards.
         paths: paths of the shards.
@@ -214,7 +214,7 @@ class _NumberedSet:
 
     name: str
     folder: str
-    by_itself: bool
+    is_single: bool
     totals: dict[int, str] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
     paths: list[str] = field(default_factory=list)
@@ -223,7 +223,7 @@ class _NumberedSet:
 def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
     sets: dict[tuple[str, str], _NumberedSet] = {}
     for shard in result.dataset.shards:
-        parts = shard.numbered
+        parts = shard.numbered_name
         if parts is None:
             continue
         file, folder = name_of(shard.path if shard.entry else shard.name), folder_of(shard.path)
@@ -231,7 +231,7 @@ def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
         name = os.path.join(shown_folder, parts.stem)
         if shard.entry:
             name = shard.name.removesuffix(f":{shard.entry.shown}")
-        new = _NumberedSet(name, folder, shard.by_itself)
+        new = _NumberedSet(name, folder, shard.is_single)
         numbered = sets.setdefault((folder, parts.stem), new)
         numbered.totals.setdefault(parts.total or 0, file)
         numbered.numbers.add(parts.number or 0)
@@ -249,7 +249,7 @@ def _check_missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """Report sets with fewer shards than their names claim, naming the first missing ones."""
     limit = MAX_MISSING
     for numbered in _numbered_sets(result):
-        if len(numbered.totals) > 1 or (numbered.by_itself and len(numbered.paths) == 1):
+        if len(numbered.totals) > 1 or (numbered.is_single and len(numbered.paths) == 1):
             continue
         names = find_missing(numbered.paths, limit)
         # A shard that exists, but is not to be checked, is not missing.
@@ -320,7 +320,7 @@ def _check_same_keys(result: DatasetResult) -> Iterator[Finding]:
 def _check_same_label_map(result: DatasetResult) -> Iterator[Finding]:
     """Report label maps in which an id or a name differs from the first label map."""
     names = dict.fromkeys(shard.label_map for shard in result.shards if shard.label_map)
-    maps = {name: loaded for name in names if (loaded := result.label_map_of(name)) is not None}
+    maps = {name: loaded for name in names if (loaded := result.get_label_map(name)) is not None}
     (first_name, first), *further = maps.items() or [("", LabelMap())]
     for name, label_map in further:
         for item in label_map.items:

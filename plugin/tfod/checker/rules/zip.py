@@ -11,7 +11,7 @@ from tfod.detection.problems import READ
 from tfod.sources.format_recognition import (
     FORMATS,
     SourceFiles,
-    convert_command,
+    format_convert_command,
     recognize_annotations,
 )
 from tfod.sources.other_tools import find_other_tool
@@ -53,7 +53,7 @@ def _fault_findings(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]
             stops = content.damage is not None or is_shard or id(problem) in lost.values()
             yield Finding(
                 message=problem.cause,
-                shard=archive.name_of(entry),
+                shard=archive.display_name(entry),
                 value=printable(entry.name) if entry and is_name else None,
                 case="" if stops else READ,
             )
@@ -120,17 +120,17 @@ def _check_entries(result: DatasetResult) -> Iterator[Finding]:
             case = READ if shard.is_whole else ""
             yield Finding(message=shard.damage, shard=shard.name, case=case)
     for archive in result.dataset.zips:
-        for entry in archive.others:
+        for entry in archive.other_entries:
             try:
                 with entry.open() as stream:
                     while stream.read(_CHUNK_BYTES):
                         pass
             except ZipEntryError as error:
-                name = archive.name_of(entry)
+                name = archive.display_name(entry)
                 yield Finding(message=error.reason, shard=name, case=READ)
             except OSError as error:
                 message = f"cannot be read: {error.strerror or error}"
-                yield Finding(message=message, shard=archive.name_of(entry))
+                yield Finding(message=message, shard=archive.display_name(entry))
 
 
 @dataset_rule(
@@ -155,12 +155,12 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
             message = f"the zip contains {title} annotations, not TFRecord"
             fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."
             if is_local:
-                command = convert_command(name, recognized)
+                command = format_convert_command(name, recognized)
                 fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
         elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
             title, menus = tool.title, [tool.cvat_title]
             message = f"the zip contains {title}, not TFRecord"
-            fix = f"For shards: {tool.next_step(name, listed)}"
+            fix = f"For shards: {tool.suggest_next_step(name, listed)}"
         elif nested := _nested(archive):
             message = f"the zip contains no shard, only the archive {nested[0].shown}"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
@@ -181,12 +181,12 @@ def _check_nested_archives(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         for entry in _nested(archive):
             message = "this file is an archive, which was not opened"
-            yield Finding(message=message, shard=archive.name_of(entry))
+            yield Finding(message=message, shard=archive.display_name(entry))
 
 
 def _nested(archive: Zip) -> list[ZipEntry]:
     return [
         entry
-        for entry in archive.others
+        for entry in archive.other_entries
         if entry.inside.lower().endswith(_ARCHIVES) and not is_hidden(entry.inside)
     ]

@@ -14,7 +14,7 @@ from tfod.cvat.server.instance import count_hidden, option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.media import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
-from tfod.errors import TfodError, in_plain_words
+from tfod.errors import TfodError, get_user_message
 from tfod.formats.cvat.shapes import convert_frame
 
 _log = logging.getLogger("tfod.cvat")
@@ -90,7 +90,7 @@ def _format_message(error: Exception, temp_dir: str) -> str:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return "the server's disk is full; ask its administrator"
         cause = cause.__cause__ or cause.__context__
-    text = in_plain_words(error) or str(error)
+    text = get_user_message(error) or str(error)
     for folder in filter(None, (temp_dir, os.environ.get(_LABEL_MAPS))):
         text = text.replace(os.path.join(folder, ""), "")
     return text

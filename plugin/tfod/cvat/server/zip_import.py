@@ -40,7 +40,7 @@ from tfod.datumaro.dataset_base import TfDetectionApiBase
 from tfod.datumaro.media import BoxedMask
 from tfod.detection.box_geometry import PixelBox
 from tfod.detection.images.image import DEFAULT_EXTENSION
-from tfod.errors import TfodError, in_plain_words
+from tfod.errors import TfodError, get_user_message
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
 from tfod.sources.resolved import File
 from tfod.sources.resolver import resolve_uploads
@@ -272,7 +272,7 @@ def _format_message(error: Exception, path: str) -> str:
     if isinstance(error, OSError):
         text = f"the server could not unpack the zip ({error.strerror}); ask its administrator"
     else:
-        text = in_plain_words(error) or str(error)
+        text = get_user_message(error) or str(error)
     text = " ".join(text.replace(f"{path}:", "").replace(path, "the zip").split())
     cause, *details = text.split("; ")
     if len(cause) > MAX_CAUSE and " (" in cause:  # move the text in parentheses to the details

@@ -64,7 +64,7 @@ def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
 def ellipse_outline(
     cx: float, cy: float, rx: float, ry: float, degrees: float = 0.0
 ) -> list[float]:
-    """Return an ellipse as x, y, x, y, …, rotated clockwise, precise up to 2,000 pixels."""
+    """Return an ellipse, rotated clockwise, as x, y, x, y, …; within a pixel up to 2,000 pixels."""
     angles = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
     return rotate_points(rx * np.cos(angles), ry * np.sin(angles), (cx, cy), degrees)
 

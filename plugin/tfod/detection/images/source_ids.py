@@ -116,7 +116,7 @@ def _is_kept(source_id: str | None, largest: int | None) -> bool:
 
 
 def find_last_number(source_ids: Iterable[str | None], largest: int | None) -> int:
-    """Return the largest number up to ``largest``, after which all are free; 0 without any."""
+    """Return the largest number in use up to ``largest``, or 0; all later numbers are free."""
     numbers = (parse_source_id(source_id) or 0 for source_id in source_ids if source_id)
     limit = min(largest or _MAX_COUNTED, _MAX_COUNTED)
     return max((number for number in numbers if 0 < number <= limit), default=0)

@@ -18,7 +18,7 @@ _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
 
 def fold_name(text: str) -> str:
-    """Return a text without case, spaces, hyphens and underscores, which people spell differently.
+    """Return a name without case, spaces, hyphens and underscores.
 
     Between two digits they are significant: the road sign 1-1 is not the sign 11.
     """
@@ -53,7 +53,7 @@ class FuzzyNames:
         return self._by_spelling.get(self._fold(text))
 
     def find_nearest(self, text: str) -> str | None:
-        """Return the same, or the name with one letter more, less, changed or transposed."""
+        """Return the same name, or one with a letter more, less, changed or moved, or None."""
         same = self.find_same(text)
         if same is not None:
             return same
@@ -62,7 +62,7 @@ class FuzzyNames:
 
 
 def _with_one_deletion(spelling: str) -> Iterator[str]:
-    """Yield the spelling, and it without each letter: words one error apart share one of these."""
+    """Yield the spelling and its variants without one letter, which similar spellings share."""
     if 2 < len(spelling) <= _MAX_LETTERS:
         yield spelling
         yield from (spelling[:i] + spelling[i + 1 :] for i in range(len(spelling)))

@@ -81,7 +81,7 @@ class LabelMapItem:
         return self.name or self.display_name or str(self.id)
 
     def with_name(self, name: str = "") -> LabelMapItem:
-        """Return the item, with ``name`` or else its id as name if it has no name at all."""
+        """Return the item; without any name, it is called ``name``, or else by its id."""
         has_name = self.name or self.display_name
         return self if has_name else dataclasses.replace(self, name=name or self.class_name)
 
@@ -137,7 +137,7 @@ class LabelMap:
 
     @property
     def names_of_shared_ids(self) -> dict[int, list[str]]:
-        """The names of the classes that share an id, by id."""
+        """The class names of each id that several classes share."""
         names_by_id: dict[int, list[str]] = {}
         for item in self.items:
             names_by_id.setdefault(item.id, []).append(item.class_name)
@@ -148,7 +148,7 @@ class LabelMap:
         return self.ids_by_text.get(text, _NO_IDS)
 
     def find(self, text: str) -> LabelMapItem | None:
-        """Return the class with this name, or else this display name, or None."""
+        """Return the class with this name, else the one with this display name, or None."""
         return self._by_text.get(text)
 
     def find_id(self, class_id: int) -> LabelMapItem | None:
@@ -275,7 +275,7 @@ def read_label_map(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 
 def read_text_file(name: str, max_bytes: int) -> bytes:
-    """Return a file, zip entry or URL, cut off beyond ``max_bytes``, or raise LabelMapError."""
+    """Read a file, zip entry or URL until it exceeds ``max_bytes``, or raise LabelMapError."""
     try:
         # Reading from a device might never end.
         if os.path.exists(name) and not os.path.isfile(name):

@@ -52,14 +52,14 @@ def read_labels(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 
 def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read classes from a ``labels.txt`` or label map; shared and several ids are deviations."""
+    """Read classes from a ``labels.txt`` or label map; deviations include ambiguous ids."""
     read = read_labels if is_labels_file(path) else read_label_map
     label_map, notes = read(path)
     return label_map, [*notes, *describe_shared_ids(path, label_map)]
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read classes from a file, or from a label map that tfod ships by name (``coco``, …)."""
+    """Read classes like :func:`read_classes`, also a shipped label map by name (``coco``, …)."""
     read = read_labels if is_labels_file(file_or_name) else load_label_map
     label_map, notes = read(file_or_name)
     return label_map, [*notes, *describe_shared_ids(file_or_name, label_map)]

@@ -40,7 +40,7 @@ from tfod.formats.reading.files import (
     frame_of,
     to_output_frame,
 )
-from tfod.sources.label_map_search import find_in_folder
+from tfod.sources.label_map_search import find_folder_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
@@ -114,9 +114,9 @@ class SourceClasses:
             label_map, notes = load_label_map(named)
             return cls(label_map, named, tuple(notes), named)
         found = list(dict.fromkeys(names()))
-        beside, several = find_in_folder(folder or os.curdir, "")
+        beside, several = find_folder_label_map(folder or os.curdir, "")
         if not beside and not several and options.source:
-            beside, several = find_in_folder(options.source, "")
+            beside, several = find_folder_label_map(options.source, "")
         unused = [f"several label maps are there, none was used: {', '.join(several)}"]
         if beside is not None:
             label_map, notes = read_label_map(beside)
