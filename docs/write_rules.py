@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfod.checker.finding import FAMILIES, Rule
-from tfod.checker.reporters.wording import by_family, parts
+from tfod.checker.reporters.wording import describe_rule, group_by_family
 from tfod.checker.rules.registry import all_rules
 
 FOLDER = Path(__file__).parent / "rules"
@@ -16,7 +16,7 @@ _NOTE = "<!-- Written by `make docs` from the declarations of the rules; edit th
 
 def pages() -> dict[str, str]:
     """Return the pages by file name: README.md, the index, and a page for each family."""
-    families = by_family(all_rules().values())
+    families = group_by_family(all_rules().values())
     by_name = {f"{family}.md": _family_page(family, rules) for family, rules in families.items()}
     return {"README.md": _index(families), **by_name}
 
@@ -46,12 +46,11 @@ def _family_page(family: str, rules: Iterable[Rule]) -> str:
     for rule in rules:
         # The heading is only the code, so that links still work when the title changes.
         lines += [f"## {rule.code}", f"**{_markdown(rule.title)}** ({rule.severity.value})"]
-        lines += [f"{heading}: {_markdown(text)}" for heading, text in parts(rule)]
+        lines += [f"{heading}: {_markdown(text)}" for heading, text in describe_rule(rule)]
     return "\n\n".join(lines) + "\n"
 
 
 def _markdown(text: str) -> str:
-    """Escape plain text for Markdown."""
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
 
 

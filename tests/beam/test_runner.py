@@ -18,7 +18,7 @@ from typing import NoReturn
 import pytest
 from tfod.beam import Runner, _run_pipeline, _write
 from tfod.checker.analysis.examine import Instructions
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.errors import ShardError, TfodError
 from tfod.sources.resolved import Shard
@@ -26,7 +26,7 @@ from tfod.sources.resolved import Shard
 from tests.beam.conftest import DIRECT, PROCESSES
 from tests.commands import free_port, wait_until
 
-INSTRUCTIONS = Instructions(READY["tf_detection_api"], levels_of({}))
+INSTRUCTIONS = Instructions(READY["tf_detection_api"], resolve_levels({}))
 
 
 class RaisingShard(Shard):

@@ -96,7 +96,12 @@ def make_report(
         files=files,
     )
     return Report.of(
-        [dataset], receiver=receiver, fail_on=fail_on, most=most, version="1.2.3", duration=1.5
+        [dataset],
+        receiver=receiver,
+        fail_on=fail_on,
+        max_listed=most,
+        version="1.2.3",
+        duration=1.5,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfod.checker.configuration import load_configuration
 from tfod.checker.finding import Severity
-from tfod.checker.profiles.policy import severities_of
+from tfod.checker.profiles.policy import combine_severities
 from tfod.checker.profiles.profile import OFF, Severities
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
@@ -49,7 +49,7 @@ def report_of(check: Run, *arguments: object) -> dict[str, Any]:
     return found
 
 
-def levels_of(report: dict[str, Any]) -> dict[str, str]:
+def resolve_levels(report: dict[str, Any]) -> dict[str, str]:
     """Severity of BOX006 by folder."""
     return {
         Path(one["shard"]).parts[-2]: one["severity"]
@@ -130,12 +130,12 @@ class TestWhatItSays:
         write_file(data / "tfod.toml", text)
         found = report_of(check)
         assert (found["receiver"], found["fail_on"]) == ("cvat", "warning")
-        assert set(levels_of(found).values()) == {"warning"}
+        assert set(resolve_levels(found).values()) == {"warning"}
         found = report_of(check, "--for", "any", "--fail-on", "error", "--severity", "BOX=error")
         assert (found["receiver"], found["fail_on"]) == ("any", "error")
-        assert set(levels_of(found).values()) == {"error"}
-        assert levels_of(report_of(check, "--select", "IMG")) == {}
-        assert levels_of(report_of(check, "--ignore", "BOX")) == {}
+        assert set(resolve_levels(found).values()) == {"error"}
+        assert resolve_levels(report_of(check, "--select", "IMG")) == {}
+        assert resolve_levels(report_of(check, "--ignore", "BOX")) == {}
 
     @pytest.mark.parametrize(
         ("pattern", "left"),
@@ -153,10 +153,10 @@ class TestWhatItSays:
     ) -> None:
         """Patterns are of paths below the file, wherever the check is started."""
         write_file(data / "tfod.toml", f"exclude = ['{pattern}']")
-        assert sorted(levels_of(report_of(check))) == left
+        assert sorted(resolve_levels(report_of(check))) == left
         monkeypatch.chdir(data / "data")
         found = json.loads(check("train", "val", "--format", "json").out)
-        assert sorted(levels_of(found)) == left
+        assert sorted(resolve_levels(found)) == left
 
     def test_a_label_map_that_is_a_folder(self, check: Run, data: Path) -> None:
         assert check("data", "--label-map", "data/val").refused().startswith("tfod: data/val ")
@@ -196,7 +196,7 @@ def test_selection(
     on: set[str],
 ) -> None:
     """``--severity`` is the strongest, and turns on what is not selected."""
-    found = severities_of(select, ignore, configured, typed)
+    found = combine_severities(select, ignore, configured, typed)
     assert {code for code in ALL if found.get(code, 1) is not OFF} == on
 
 

@@ -65,7 +65,7 @@ def results_of(shards: Sequence[Shard]) -> list[ShardResult]:
     return list(pickle.loads(pickle.dumps(made)))
 
 
-def in_subset(shards: Sequence[Shard], which: int) -> list[tuple[int, int]]:
+def find_repeats(shards: Sequence[Shard], which: int) -> list[tuple[int, int]]:
     """Running numbers of later records, and of the first that has the same, the slow way."""
     first: dict[tuple[str, int], int] = {}
     pairs = []
@@ -106,12 +106,12 @@ def listed(pairs: np.ndarray) -> list[tuple[int, int]]:
 def test_what_comes_again_is_what_a_dictionary_finds(shards: list[Shard]) -> None:
     found = Duplicates(results_of(shards))
     for number, thing in enumerate(THINGS):
-        assert listed(found.in_subset(thing)) == in_subset(shards, number)
+        assert listed(found.find_repeats(thing)) == find_repeats(shards, number)
     right, leaked = between_subsets(shards)
     assert listed(found.shared_images) == right
     assert found.leaked_subsets == leaked
     names = [str(number) for number, one in enumerate(shards) for _ in one.rows]
-    laters = found.in_subset(keys.FILENAME)[:, 0]
+    laters = found.find_repeats(keys.FILENAME)[:, 0]
     assert [one.name for one in found.shards_of(laters)] == [names[row] for row in laters.tolist()]
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile
 from tfod.checker.analysis.encoded_images import (
     ImageFacts,
+    find_decoding_error,
     looks_like,
     strict_pillow,
-    why_not_decoded,
 )
 from tfod.checker.check import check_sources
 from tfod.checker.finding import Severity
@@ -188,7 +188,7 @@ class TestLooksLike:
 
 def failure_of(data: bytes | bytearray | memoryview) -> str:
     with strict_pillow():
-        return why_not_decoded(data)
+        return find_decoding_error(data)
 
 
 class TestDecoding:

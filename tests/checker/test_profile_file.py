@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tfod.checker.finding import FAMILIES, Severity
 from tfod.checker.profiles.file import load_profile, profile_to_yaml, schema
-from tfod.checker.profiles.profile import OFF, READY, Profile, profile_of_features
+from tfod.checker.profiles.profile import OFF, READY, Profile, features_to_profile
 from tfod.checker.rules.registry import all_rules
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import PROFILES, FeatureSpec, to_source
@@ -364,5 +364,5 @@ class TestDescribe:
 
 
 def test_features_of_no_known_format_play_no_part() -> None:
-    profile = profile_of_features("table", "", {"fare": FeatureSpec(Kind.FLOAT, ())})
+    profile = features_to_profile("table", "", {"fare": FeatureSpec(Kind.FLOAT, ())})
     assert not profile.field_mapping.all_keys and profile.severities["BOX"] is OFF

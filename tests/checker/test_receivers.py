@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Rule, Severity
-from tfod.checker.profiles.policy import levels_of
-from tfod.checker.profiles.profile import OFF, READY, profile_of_features
-from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, receiver_of
+from tfod.checker.profiles.policy import resolve_levels
+from tfod.checker.profiles.profile import OFF, READY, features_to_profile
+from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, choose_receiver
 from tfod.checker.references.cvat_task import Frame, Task
 from tfod.checker.rules.registry import all_rules
 
@@ -74,7 +74,7 @@ def test_html_and_junit_say_for_whom(check: Run, outside: str) -> None:
     assert '<property name="receiver" value="od-api" />' in document
 
 
-OWN = profile_of_features("cvat", "of the same name", {})
+OWN = features_to_profile("cvat", "of the same name", {})
 LABELS = Task(labels=frozenset(("cat",)))
 
 
@@ -96,7 +96,7 @@ LABELS = Task(labels=frozenset(("cat",)))
 def test_what_is_not_named_follows_from_what_is(
     receiver: Any, profile: Any, task: Task | None, expected: Receiver
 ) -> None:
-    assert receiver_of(receiver, profile, task) is expected
+    assert choose_receiver(receiver, profile, task) is expected
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_a_few_records_of_detection_beside_a_table(report_of: ReportOf, tmp_path
 def test_the_user_then_the_receiver_then_the_profile() -> None:
     rule = all_rules()["BOX003"]
     output = {"BOX": INFO, "BOX003": WARNING}
-    assert levels_of({"BOX": OFF})[rule.code] is OFF
-    assert levels_of({"BOX003": OFF}, {"BOX": INFO})[rule.code] is INFO
-    assert levels_of({"BOX003": OFF}, output)[rule.code] is WARNING
-    assert levels_of({"BOX003": OFF}, output, {"BOX": ERROR})[rule.code] is ERROR
-    assert levels_of({}, {}, {})[rule.code] is ERROR
+    assert resolve_levels({"BOX": OFF})[rule.code] is OFF
+    assert resolve_levels({"BOX003": OFF}, {"BOX": INFO})[rule.code] is INFO
+    assert resolve_levels({"BOX003": OFF}, output)[rule.code] is WARNING
+    assert resolve_levels({"BOX003": OFF}, output, {"BOX": ERROR})[rule.code] is ERROR
+    assert resolve_levels({}, {}, {})[rule.code] is ERROR
 
 
 SITUATIONS = (
@@ -264,7 +264,7 @@ def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
 
 
 def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
-    severity = levels_of(receiver=receiver.severities(task))[rule.code]
+    severity = resolve_levels(receiver=receiver.severities(task))[rule.code]
     return severity.value[0].upper() if severity else "-"
 
 

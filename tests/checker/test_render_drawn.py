@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from PIL import Image
-from tfod.checker.reporters.drawing import OTHER, WRONG, draw, shrunk, undrawn
+from tfod.checker.reporters.drawing import OTHER, WRONG, count_undrawn, draw, make_thumbnail
 
 from tests.checker.reports import HOSTILE, sample
 from tests.image_kinds import plain_image
@@ -72,7 +72,7 @@ def test_boxes_outside_the_image_are_seen() -> None:
 def test_at_most_two_hundred_are_drawn_the_wrong_ones_surely() -> None:
     many = np.tile([0.1, 0.1, 0.2, 0.2], (230, 1))
     many[0, 0] = np.nan
-    assert undrawn(sample(IMAGE, many)) == 30
+    assert count_undrawn(sample(IMAGE, many)) == 30
     found = lines(drawn(boxes=many, offending={229}))
     assert len(found) == 200 and [colour for _, colour in found].index(WRONG) == 199
 
@@ -156,7 +156,7 @@ def test_sixteen_bits_are_not_all_white() -> None:
     [((20, 10), 480, (20, 10)), ((4000, 2000), 480, (480, 240)), ((10, 4000), 480, (1, 480))],
 )
 def test_sizes_are_bounded(size: tuple[int, int], longest: int, shown: tuple[int, int]) -> None:
-    image, aspect = shrunk(sample(plain_image(size, 0, "PNG")), longest)
+    image, aspect = make_thumbnail(sample(plain_image(size, 0, "PNG")), longest)
     assert image is not None and image.size == shown and 1 / 6 <= aspect <= 6
 
 
@@ -183,7 +183,7 @@ def test_what_does_not_decode_is_a_field_of_the_same_shape(image: bytes | None) 
 
 @pytest.mark.parametrize("size", [(0, 0), (-5, 10), (1, 2**62)])
 def test_absurd_sizes_of_records(size: tuple[int, int]) -> None:
-    assert 1 / 6 <= shrunk(sample(None, height=size[0], width=size[1]), 480)[1] <= 6
+    assert 1 / 6 <= make_thumbnail(sample(None, height=size[0], width=size[1]), 480)[1] <= 6
 
 
 def test_a_decompression_bomb_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

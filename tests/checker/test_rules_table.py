@@ -10,7 +10,7 @@ from runpy import run_path
 import pytest
 from tfod.checker.finding import FAMILIES
 from tfod.checker.profiles.profile import READY
-from tfod.checker.reporters.wording import changes
+from tfod.checker.reporters.wording import describe_overrides
 from tfod.checker.rules.registry import all_rules
 
 from tests.commands import Run
@@ -98,5 +98,5 @@ def test_a_rule_that_there_is_not(name: str, hint: str, run: Run) -> None:
 
 
 def test_changes_of_a_family_reach_its_rules() -> None:
-    assert "off in image_label" in dict(changes(RULES["BOX001"]))["Profiles"]
-    assert list(changes(RULES["TFR001"])) == []
+    assert "off in image_label" in dict(describe_overrides(RULES["BOX001"]))["Profiles"]
+    assert list(describe_overrides(RULES["TFR001"])) == []

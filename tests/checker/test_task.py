@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.analysis.result import DatasetResult, ShardResult
-from tfod.checker.finding import Findings, Place
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.finding import Findings, Location
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.checker.references.cvat_task import Frame, Task, load_task
 from tfod.checker.rules.registry import run_rules
@@ -112,13 +112,13 @@ def task_of(*names: str, size: tuple[int, int] = (100, 200), **options: bool) ->
 def row_of(
     name: str, number: int = 0, size: tuple[int, int] = (100, 200), boxes: int = 1
 ) -> ImageRow:
-    return ImageRow(Place("train.record", number, 0, name), name, *size, boxes)
+    return ImageRow(Location("train.record", number, 0, name), name, *size, boxes)
 
 
 def checked(
     task: Task, rows: Sequence[ImageRow] = (), classes: dict[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    levels = {name: one for name, one in levels_of().items() if name[:3] == "TSK"}
+    levels = {name: one for name, one in resolve_levels().items() if name[:3] == "TSK"}
     uses = Counter({(text, None): count for text, count in (classes or {}).items()})
     result = DatasetResult(Dataset(""), READY["cvat"], Findings(1000, levels), task=task)
     result.add(ShardResult("train.record", "train", rows=list(rows), uses=uses))
@@ -407,7 +407,7 @@ VIDEO = Task(frames=tuple(Frame(f"frame_{10 * n:06d}", n, 100, 200) for n in ran
           "TSK004 image is 100x200, frame 'day/b.jpg' is 200x100: one of them is rotated, as by an "
           "EXIF orientation"]),
         # Of which one size is not known.
-        (task_of(*TASK), [ImageRow(Place(), "day/a.jpg", None, None, 1)], []),
+        (task_of(*TASK), [ImageRow(Location(), "day/a.jpg", None, None, 1)], []),
         (Task(frames=(Frame("a.jpg", 0, None, None),)), [row_of("a.jpg")], []),
         (task_of("a.jpg"), [row_of("a.jpg", 3), row_of("a.png", 4)],
          ["TSK006 image 'a.png' matches frame 'a.jpg', as does 'a.jpg' (train.record, record 3)"]),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tfod
-from tfod.checker.analysis.encoded_images import read_most_decoded
+from tfod.checker.analysis.encoded_images import parse_max_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Severity
 from tfod.checker.profiles.profile import OFF, READY
@@ -130,7 +130,7 @@ def errors_of(paths: Sequence[Path], receiver: Receiver) -> Mapping[str, set[str
         profile=READY[receiver.profile or ""],
         receiver=receiver,
         severities={"IMG011": OFF},  # each shard is a subset here
-        decode=read_most_decoded("all"),
+        decode=parse_max_decoded("all"),
         max_findings=100_000,
     )
     found: defaultdict[str, set[str]] = defaultdict(set)

@@ -36,7 +36,7 @@ UNCERTAIN = {"EXA003-no-image-fail-a.tfrecord"}
 """The mutants of rules that are repaired where it is certain, and where it is not."""
 
 
-def options_of(mutant: Mutant) -> Options:
+def make_options(mutant: Mutant) -> Options:
     """The profile of a mutant, as an option of a repair."""
     profile = mutant.options.get("profile")
     return Options(
@@ -48,13 +48,15 @@ def options_of(mutant: Mutant) -> Options:
 def repaired(mutant: Mutant, source: str, output: Path) -> tuple[Outcome, list[Finding]]:
     """The outcome of a repair, and all changes."""
     changes: list[Finding] = []
-    outcome = repair(source, str(output), options_of(mutant), changes.append)
+    outcome = repair(source, str(output), make_options(mutant), changes.append)
     return outcome, changes
 
 
 def checked(path: Path, mutant: Mutant) -> Counter[str]:
     """What a check says of a folder."""
-    report = check_sources([str(path)], CheckOptions(profile=options_of(mutant).profile, decode=0))
+    report = check_sources(
+        [str(path)], CheckOptions(profile=make_options(mutant).profile, decode=0)
+    )
     return Counter(report.counts.by_code)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from tfod.checker.reporters.drawing import class_colour
+from tfod.checker.reporters.drawing import choose_class_colour
 from tfod.checker.reporters.html import Card, render_cards
 from tfod.detection import keys
 from tfod.detection.images.mask_images import encode_mask_png
@@ -42,7 +42,7 @@ from tests.records import encode
 from tests.zip_forge import real_zip
 
 PLACEHOLDER = 'fill="#6e737b"'
-CAT, DOG = class_colour("cat", 1), class_colour("dog", 2)
+CAT, DOG = choose_class_colour("cat", 1), choose_class_colour("dog", 2)
 
 
 PNG = {"encoded": plain_image((320, 240), kind="PNG"), "height": 240, "width": 320}
@@ -131,9 +131,13 @@ def test_classes_by_id_and_labels_of_the_whole_image(tmp_path: Path) -> None:
 
 
 def test_colours_stay_and_white_can_be_read_on_them() -> None:
-    assert class_colour("cat", 1) == CAT
-    assert class_colour("кот", None) == class_colour("кот", None) != class_colour("cat", None)
-    found = [ImageColor.getrgb(class_colour("", label)) for label in range(1, 9)]
+    assert choose_class_colour("cat", 1) == CAT
+    assert (
+        choose_class_colour("кот", None)
+        == choose_class_colour("кот", None)
+        != choose_class_colour("cat", None)
+    )
+    found = [ImageColor.getrgb(choose_class_colour("", label)) for label in range(1, 9)]
     apart = [np.abs(np.subtract(a, b)).sum() for n, a in enumerate(found) for b in found[:n]]
     assert min(apart) > 60
     for red, green, blue in found:
@@ -253,7 +257,7 @@ def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
     how = ("--profile", tmp_path / "my.json")
     assert show(tmp_path / "a.tfrecord", "-o", tmp_path / "x.html", *how).code == 0
     page = (tmp_path / "x.html").read_text()
-    assert class_colour("cat", None) in page and PLACEHOLDER not in page
+    assert choose_class_colour("cat", None) in page and PLACEHOLDER not in page
 
 
 @pytest.mark.parametrize(

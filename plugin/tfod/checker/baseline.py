@@ -17,20 +17,14 @@ from tfod.checker.finding import Findings
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.urls import name_of
+from tfod.tfrecord.storage.urls import get_name
 
 _FILE_FAMILIES = ("TFR", "ZIP", "SET")
 """Families whose findings are about a file. Records of other findings may move to another file."""
 
 
 class Baseline(NamedTuple):
-    """The known findings.
-
-    Attributes:
-        name: name of the file.
-        counts: number of findings per fingerprint.
-        hidden: number of findings of the current check that are known and not reported.
-    """
+    """The counts of known findings per fingerprint, and how many the current check has hidden."""
 
     name: str
     counts: Mapping[str, int]
@@ -65,7 +59,7 @@ def read_baseline(path: str) -> Baseline:
     return Baseline(path, counts)
 
 
-def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
+def remove_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
     """Remove the known findings from the datasets, and return the baseline with their number.
 
     All findings must be listed. If there are more of a fingerprint than known, the last are new.
@@ -89,11 +83,11 @@ def without_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
 def _fingerprint(finding: Mapping[str, Any]) -> str:
     code, subject, value = finding["code"], finding["item"], finding["value"]
     rule = all_rules()[code]
-    if rule.once:  # the finding stands for those of other records
+    if rule.once:  # the finding stands for several records
         subject = value = None
     elif rule.of_dataset and value is not None:
         subject = None  # which of several records is reported depends on their order
     if not subject:
-        subject = name_of(finding["shard"].rpartition(":")[2])
+        subject = get_name(finding["shard"].rpartition(":")[2])
         subject = subject if rule.family in _FILE_FAMILIES else stated_name(subject).stem
     return json.dumps([code, subject, finding["feature"], value])

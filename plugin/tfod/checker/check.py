@@ -1,7 +1,7 @@
 """The check: examine the shards of each dataset in order, and make a report.
 
-``levels_of`` decides how severe each rule and case is. ``run_rules`` calls each rule for each batch
-of records (:mod:`tfod.checker.analysis.examine`), or for the dataset after the last shard.
+``resolve_levels`` decides how severe each rule and case is. ``run_rules`` calls each rule for each
+batch of records (:mod:`tfod.checker.analysis.examine`), or for the dataset after the last shard.
 ``Findings.add`` counts the findings and completes them. ``DatasetResult.add`` combines the shards.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.checker.analysis.encoded_images import MOST_DECODED, why_not_all_decoded
+from tfod.checker.analysis.encoded_images import MAX_DECODED, explain_undecoded
 from tfod.checker.analysis.examine import Instructions, Progress, examine
 from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.finding import Findings, Severity
-from tfod.checker.profiles.choice import AS_IMPORTED, NO_PROFILE, profile_of
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.choice import AS_IMPORTED, NO_PROFILE, choose_profile
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY, Profile, Severities
-from tfod.checker.receivers import ANY, DATUMARO, RECEIVERS, Receiver, receiver_of, verdicts
+from tfod.checker.receivers import ANY, DATUMARO, RECEIVERS, Receiver, choose_receiver, verdicts
 from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
 from tfod.checker.rules.registry import run_rules
 from tfod.errors import TfodError
@@ -60,7 +60,6 @@ class Options:
         configuration: the file that options were read from, shown in the report.
         max_findings: maximum number of findings to list.
         max_record_bytes: larger records are not read.
-        jobs: number of processes.
         runner: the Beam runner that does the work instead of processes of this machine.
         fail_on: the lowest severity that makes the report invalid.
         baseline: known findings, which are not reported.
@@ -71,7 +70,7 @@ class Options:
     task: Task | None = None
     training_config: TrainingConfig | None = None
     label_map: str | None = None
-    decode: int | None = MOST_DECODED
+    decode: int | None = MAX_DECODED
     severities: Severities = field(default_factory=dict)
     configuration: str | None = None
     max_findings: int = 1000
@@ -87,7 +86,7 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
     """Check shards, sets, globs, folders, zips, URLs or standard input (``-``).
 
     Raises:
-        TfodError: the check could not run: the sources contain no shards, or an option is invalid.
+        TfodError: the sources contain no shards, or an option is invalid.
     """
     options = options or Options()
     with resolve(sources, options.label_map, options.archive_limits) as resolved:
@@ -106,13 +105,13 @@ def check(
             raise an exception to end the check. A Beam runner does not call it.
 
     Raises:
-        TfodError: the check could not run: an option is invalid, or a process died.
+        TfodError: an option is invalid, or a process died.
     """
     began = time.monotonic()
     options = options or Options()
     config = options.training_config
     requested = options.receiver or (RECEIVERS["od-api"] if config else None)
-    receiver = receiver_of(requested, options.profile, options.task)
+    receiver = choose_receiver(requested, options.profile, options.task)
     label_map = options.label_map or (config.label_map if config else None)
     if label_map is not None and sources.label_map is None:
         sources = sources.with_label_map(LabelMapFile.load(label_map))
@@ -127,15 +126,15 @@ def check(
     unused = _check_unused_label_maps(sources.unused_label_maps, options, receiver)
     baseline = options.baseline
     if baseline is not None:
-        from tfod.checker.baseline import without_known
+        from tfod.checker.baseline import remove_known
 
-        baseline = without_known([report.findings for report in (*reports, unused)], baseline)
+        baseline = remove_known([report.findings for report in (*reports, unused)], baseline)
     return Report.of(
         reports,
         unused,
         receiver=receiver.name,
         fail_on=options.fail_on,
-        most=options.max_findings,
+        max_listed=options.max_findings,
         duration=time.monotonic() - began,
         configuration=options.configuration,
         baseline=baseline,
@@ -146,7 +145,7 @@ def _check_dataset(
     dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_only: bool
 ) -> DatasetReport:
     implied = READY[receiver.profile] if receiver.profile else None
-    profile, chosen, unmatched = profile_of(
+    profile, chosen, unmatched = choose_profile(
         options.profile, dataset.shards, options.max_record_bytes, implied
     )
     # If there are other datasets, this is a finding, as for any unmatched records.
@@ -157,7 +156,9 @@ def _check_dataset(
         )
     if unmatched is not None and receiver is DATUMARO:
         profile = AS_IMPORTED
-    levels = levels_of(profile.severities, receiver.severities(options.task), options.severities)
+    levels = resolve_levels(
+        profile.severities, receiver.severities(options.task), options.severities
+    )
     label_maps = {
         name: file.label_map for name, file in dataset.label_maps.items() if file.label_map
     }
@@ -198,7 +199,7 @@ def _check_dataset(
         shards=[replace(shard, rows=[], index=[]) for shard in result.shards],
         classes=result.classes,
         image_sizes=result.image_sizes,
-        undecoded=why_not_all_decoded(options.decode, levels),
+        undecoded=explain_undecoded(options.decode, levels),
         files=[SourceFile(file.name, file.size) for file in dataset.files],
         verdicts=by_receiver,
     )
@@ -222,7 +223,7 @@ def _check_unused_label_maps(
     dataset: Dataset, options: Options, receiver: Receiver
 ) -> DatasetReport:
     """Check the label maps that were named and belong to no dataset."""
-    levels = levels_of({}, receiver.severities(options.task), options.severities)
+    levels = resolve_levels({}, receiver.severities(options.task), options.severities)
     findings = Findings(_max_listed(options), levels)
     result = DatasetResult(dataset, NO_PROFILE, findings)
     run_rules(result, findings, of_dataset=True)

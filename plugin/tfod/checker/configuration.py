@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tfod.checker.check import Options
 from tfod.checker.finding import Severity
-from tfod.checker.profiles.policy import severities_of
+from tfod.checker.profiles.policy import combine_severities
 from tfod.checker.profiles.profile import OFF, READY, Profile, Severities
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.rules.registry import require_rule_names
@@ -106,7 +106,7 @@ def load_configuration(path: str) -> Configuration:
     return configuration
 
 
-def options_of(requested: Configuration, file: Configuration, **more: Any) -> Options:
+def make_options(requested: Configuration, file: Configuration, **more: Any) -> Options:
     """Return the options of a check: the requested ones, completed from a configuration file.
 
     Args:
@@ -132,7 +132,7 @@ def options_of(requested: Configuration, file: Configuration, **more: Any) -> Op
         profile=load("profile", _load_profile),
         receiver=RECEIVERS[choose("receiver")] if choose("receiver") else None,
         label_map=choose("label_map"),
-        severities=severities_of(
+        severities=combine_severities(
             choose("select"),
             choose("ignore"),
             _parse_levels(file.severity),

@@ -52,7 +52,7 @@ for _rank, _severity in enumerate(Severity):
     _severity.rank = _rank
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """The location of a finding.
 
     Attributes:
@@ -75,9 +75,9 @@ class Finding(NamedTuple):
         message: description of the problem with its numbers, without location and full stop.
         feature: key of the feature that causes the problem.
         value: the offending value, as JSON.
-        fix: how to fix the problem, if this case needs a different fix from that of the rule.
+        fix: how to fix the problem, if it differs from the fix of the rule.
         case: name of the case, if the rule has several.
-        shard, record, offset, item: the location, as in :class:`Place`.
+        shard, record, offset, item: the location, as in :class:`Location`.
         code, severity: code of the rule, and severity by the levels of the check; filled in.
     """
 
@@ -93,7 +93,7 @@ class Finding(NamedTuple):
     code: str = ""
     severity: Severity = Severity.ERROR
 
-    def at(self, location: Place) -> Finding:
+    def at(self, location: Location) -> Finding:
         """Return a copy of the finding with this location."""
         return self._replace(**location._asdict())
 
@@ -108,7 +108,7 @@ _JSON_FIELDS = (
     "severity",
     "message",
     "fix",
-    *Place._fields[:3],
+    *Location._fields[:3],
     "feature",
     "value",
     "item",
@@ -168,15 +168,15 @@ class Findings:
     """Findings, in the order of the data.
 
     Attributes:
-        most: maximum number of findings to list, in total and so also for each rule.
+        max_listed: maximum number of findings to list, in total and so also for each rule.
         levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
         counts: total number of findings, by code and shard.
-        names: names of the rules and cases that have findings, also of those that are off.
+        names: names of the rules and cases that have findings, including those that are off.
         worst: the highest severity of each rule with findings, by code.
     """
 
-    most: int
+    max_listed: int
     levels: Levels = field(default_factory=dict)
     listed: dict[str, list[Finding]] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -203,14 +203,14 @@ class Findings:
             if self.worst.get(rule.code) is not severity:
                 self._update_worst(rule.code, severity)
             listed = self.listed.setdefault(rule.code, [])
-            if len(listed) < self.most:
+            if len(listed) < self.max_listed:
                 listed.append(_fill_in(finding, rule, severity))
 
     def merge(self, following: Findings) -> None:
         """Add the findings of the next part of the data."""
         for code, findings in following.listed.items():
             listed = self.listed.setdefault(code, [])
-            listed.extend(findings[: self.most - len(listed)])
+            listed.extend(findings[: self.max_listed - len(listed)])
         for code, counts in following.counts.items():
             self.counts[code].update(counts)
         self.names |= following.names
@@ -252,7 +252,7 @@ def select_listed(findings: Findings, shards: Sequence[str]) -> list[Finding]:
     share to the others, first to the most severe ones.
     """
     codes = sorted(findings.listed, key=lambda code: (-findings.worst[code].rank, code))
-    remaining, waiting = findings.most, len(codes)
+    remaining, waiting = findings.max_listed, len(codes)
     selected: list[Finding] = []
     # In this order, codes with few findings come first and leave more to the others.
     needs = sorted((len(findings.listed[code]), index) for index, code in enumerate(codes))
@@ -277,7 +277,7 @@ def _fill_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     return finding._replace(
         code=rule.code,
         severity=severity,
-        message=shortened(finding.message),
+        message=shorten(finding.message),
         fix=finding.fix or rule.fix,
         feature=_shorten_name(feature) if feature else feature,
         value=_shorten_name(value) if isinstance(value, str) else value,
@@ -285,7 +285,7 @@ def _fill_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     )
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Truncate a message to 400 characters: a name in it can be megabytes long."""
     return text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 1] + "…"
 

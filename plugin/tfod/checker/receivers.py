@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.checker.finding import Findings, Severity
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY, Profile, Severities, severities
 from tfod.checker.rules.registry import all_rules
 
@@ -28,8 +28,7 @@ class Receiver(NamedTuple):
         title: name in texts: a shard is valid "for ...".
         rule_severities: severities of rules that differ from the defaults.
         profile: name of the profile that the receiver reads; None for the best match.
-        task_severities: function that returns further severities for a CVAT task, None if the task
-            is unknown.
+        task_severities: function that returns further severities for a CVAT task, or None.
     """
 
     name: str
@@ -140,7 +139,9 @@ RECEIVERS = {
 """The receivers by name, in the order in which they are listed."""
 
 
-def receiver_of(receiver: Receiver | None, profile: Profile | None, task: Task | None) -> Receiver:
+def choose_receiver(
+    receiver: Receiver | None, profile: Profile | None, task: Task | None
+) -> Receiver:
     """Return the requested receiver, or else the one of the profile or the task."""
     if receiver is not None:
         return receiver
@@ -181,12 +182,9 @@ class ReceiverVerdict(NamedTuple):
 def verdicts(
     profile: Profile | None, user: Severities, findings: Findings
 ) -> list[ReceiverVerdict]:
-    """Return the verdict of each receiver on a dataset that was checked for any receiver.
+    """Return the verdicts of all receivers on a dataset that was checked for any receiver.
 
-    Args:
-        profile: profile of the check; None if the findings do not belong to a dataset.
-        user: severities that the user has set.
-        findings: all findings.
+    ``user`` are the severities that the user has set.
     """
     return [
         _judge(receiver, profile, user, findings)
@@ -198,7 +196,7 @@ def verdicts(
 def _judge(
     receiver: Receiver, profile: Profile | None, user: Severities, findings: Findings
 ) -> ReceiverVerdict:
-    levels = levels_of(profile.severities if profile else {}, receiver.severities(None), user)
+    levels = resolve_levels(profile.severities if profile else {}, receiver.severities(None), user)
     reasons: dict[Severity, list[str]] = {severity: [] for severity in Severity}
     if profile and receiver.profile:
         is_stopped = levels["EXA003"] is Severity.ERROR
@@ -226,7 +224,7 @@ def _find_mismatches(expected: Profile, profile: Profile, is_stopped: bool) -> I
         yield f"there is no {', '.join(missing)}"
 
 
-def worst_of(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
+def merge_verdicts(verdicts: Iterable[ReceiverVerdict]) -> list[ReceiverVerdict]:
     """Return the worst verdict of each receiver on several datasets, with its reasons."""
     by_receiver: dict[str, list[ReceiverVerdict]] = {}
     for verdict in verdicts:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfod.checker.analysis.result import ShardResult, add_bounded
 from tfod.checker.finding import Finding, Findings, JsonValue, Severity, select_listed
-from tfod.checker.receivers import ReceiverVerdict, worst_of
+from tfod.checker.receivers import ReceiverVerdict, merge_verdicts
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ REPORT_VERSION = 2
 _LISTED_SIZES = 50
 
 
-def most_first(counts: Mapping[T, int]) -> list[tuple[T, int]]:
+def sort_by_count(counts: Mapping[T, int]) -> list[tuple[T, int]]:
     """Return the keys and counts, the highest counts first, and equal counts in key order."""
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -201,15 +201,15 @@ class Report:
         unassigned: DatasetReport | None = None,
         *,
         fail_on: Severity,
-        most: int,
+        max_listed: int,
         **more: Any,
     ) -> Report:
         """Combine the reports on datasets, and on findings that do not belong to any dataset.
 
-        ``most`` is the maximum number of findings to list, ``more`` are further attributes.
+        ``max_listed`` is the maximum number of findings to list, ``more`` are further attributes.
         """
         parts = [*datasets, *([unassigned] if unassigned else [])]
-        findings, classes, sizes = Findings(most), Counter[str](), Counter[tuple[int, int]]()
+        findings, classes, sizes = Findings(max_listed), Counter[str](), Counter[tuple[int, int]]()
         for part in parts:
             findings.merge(part.findings)
             add_bounded(classes, part.classes)
@@ -237,15 +237,15 @@ class Report:
             classes=classes,
             image_sizes=sizes,
             undecoded="; ".join(dict.fromkeys(dataset.undecoded for dataset in incomplete)),
-            verdicts=worst_of(verdict for part in parts for verdict in part.verdicts),
+            verdicts=merge_verdicts(verdict for part in parts for verdict in part.verdicts),
             **more,
         )
 
-    def dataset_of(self, name: str) -> DatasetReport | None:
+    def find_dataset(self, name: str) -> DatasetReport | None:
         """Return the dataset of a shard, zip entry or label map, by its name."""
-        return self._datasets_by_name.get(self.source_of(name))
+        return self._datasets_by_name.get(self.find_source(name))
 
-    def source_of(self, name: str) -> str:
+    def find_source(self, name: str) -> str:
         """Return the name of the file that contains a shard: the zip, or the shard itself."""
         source = name
         while source not in self._source_names and ":" in source:  # entry names may contain ":"
@@ -270,7 +270,7 @@ class Report:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the report as a JSON object, with its keys in a fixed order."""
-        counts, baseline, sizes = self.counts, self.baseline, most_first(self.image_sizes)
+        counts, baseline, sizes = self.counts, self.baseline, sort_by_count(self.image_sizes)
         return {
             "report_version": REPORT_VERSION,
             "valid": self.valid,
@@ -305,7 +305,7 @@ class Report:
             "severities": {code: level.value for code, level in sorted(self.severities.items())},
             "findings": [finding.to_json() for finding in self.findings],
             "statistics": {
-                "classes": dict(most_first(self.classes)),
+                "classes": dict(sort_by_count(self.classes)),
                 "image_sizes": [
                     {"height": height, "width": width, "images": count}
                     for (height, width), count in sizes[:_LISTED_SIZES]

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from tfod.checker.analysis.encoded_images import MOST_DECODED, read_most_decoded
+from tfod.checker.analysis.encoded_images import MAX_DECODED, parse_max_decoded
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import (
     LEVELS,
     Configuration,
     find_configuration,
     load_configuration,
-    options_of,
+    make_options,
 )
 from tfod.checker.finding import plural
 from tfod.checker.profiles.profile import READY
@@ -87,8 +87,8 @@ def add_arguments(parser: Parser) -> None:
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument
-    text = f"images to decode per shard (default: {MOST_DECODED})"
-    add("--decode", metavar="all|none|N", help=text, type=_max_decoded, default=MOST_DECODED)
+    text = f"images to decode per shard (default: {MAX_DECODED})"
+    add("--decode", metavar="all|none|N", help=text, type=_max_decoded, default=MAX_DECODED)
     text = "number of processes (default: all cores)"
     add("--jobs", metavar="N", help=text, type=whole_number(1))
     add(RUNNER, metavar="NAME", help="Apache Beam runner; its options follow after --")
@@ -105,7 +105,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _max_decoded(text: str) -> int | None:
     try:
-        return read_most_decoded(text)
+        return parse_max_decoded(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -181,7 +181,7 @@ def _make_options(arguments: argparse.Namespace, configuration: Configuration) -
 
         baseline = read_baseline(arguments.baseline)
     limits = ZipLimits()
-    return options_of(
+    return make_options(
         command_line,
         configuration,
         task=_load_task(*references) if any(references) else None,
@@ -214,7 +214,6 @@ def _make_runner(arguments: argparse.Namespace) -> Runner:
 
 
 def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
-    """Load the CVAT task from its server, or from the files that describe it."""
     if kind_and_id is None:
         from tfod.checker.references.cvat_task import load_task
 

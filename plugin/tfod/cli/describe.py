@@ -30,9 +30,9 @@ def _run(options: argparse.Namespace) -> int:
     mapping = profile.field_mapping if profile else None
     description = describe(options.sources, field_mapping=mapping)
     if options.as_profile:
-        from tfod.checker.profiles.file import profile_of_description, profile_to_yaml
+        from tfod.checker.profiles.file import description_to_profile, profile_to_yaml
 
-        profile = profile_of_description(description.feature_description(), options.sources[0])
+        profile = description_to_profile(description.feature_description(), options.sources[0])
         print_text(profile_to_yaml(profile))
     else:
         print_text(description.to_text(*options.sources))

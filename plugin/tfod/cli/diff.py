@@ -129,7 +129,6 @@ def _side_to_json(side: Side) -> dict[str, Any]:
 
 
 def _format_diff(diff: Diff) -> Iterator[str]:
-    """Yield the lines of the verdict, the two sides, and the differences of each image."""
     verdict = "EQUAL" if diff.is_equal else "DIFFERENT"
     yield f"{verdict}: {_format_counts(diff.counts) or 'no differences'}"
     for letter, side in (("A", diff.a), ("B", diff.b)):

@@ -6,10 +6,10 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from tfod.checker.finding import Finding, Place, Severity, plural, shortened
+from tfod.checker.finding import Finding, Location, Severity, plural, shorten
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.text import group_lines
-from tfod.checker.reporters.wording import group_findings, place_of
+from tfod.checker.reporters.wording import format_location, group_findings
 from tfod.checker.rules.registry import all_rules
 from tfod.cli.arguments import (
     Parser,
@@ -82,10 +82,7 @@ def _make_options(arguments: argparse.Namespace) -> Options:
 
 
 def _repair(arguments: argparse.Namespace, options: Options) -> Outcome:
-    """Repair; if there is an output, write each change to it at once.
-
-    The output is complete before the repaired shards appear.
-    """
+    """Repair, and write all changes to the output before the repaired shards appear."""
     target = None if arguments.dry_run else arguments.target
     if arguments.output is None:
         return repair(arguments.source, target, options)
@@ -109,8 +106,8 @@ def _repair(arguments: argparse.Namespace, options: Options) -> Outcome:
 
 def _change_to_json(change: Finding) -> dict[str, object]:
     assert isinstance(change.value, dict)
-    location = {name: getattr(change, name) for name in Place._fields}
-    fix = {"code": change.code, "what": shortened(change.message)}
+    location = {name: getattr(change, name) for name in Location._fields}
+    fix = {"code": change.code, "what": shorten(change.message)}
     return {**fix, **location, "feature": change.feature, **change.value}
 
 
@@ -132,7 +129,6 @@ def _summary_to_json(outcome: Outcome) -> dict[str, object]:
 
 
 def _format_outcome(outcome: Outcome) -> Iterator[str]:
-    """Yield lines with the changes, grouped by rule, and the remaining findings."""
     if total := outcome.by_code.total():
         verb = "would be made" if outcome.output is None else "made"
         records = plural(outcome.changed, "record")
@@ -147,7 +143,9 @@ def _format_outcome(outcome: Outcome) -> Iterator[str]:
             yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")
             examples = outcome.examples[code]
             for example in examples:
-                location = place_of(example._replace(feature=None))  # the message has the feature
+                location = format_location(
+                    example._replace(feature=None)
+                )  # the message has the feature
                 yield f"  {location}:\n    {visible(example.message)}"
             if count > len(examples):
                 yield f"  and {count - len(examples):,} more"

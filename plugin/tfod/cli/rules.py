@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from tfod.checker.finding import FAMILIES, Rule
 from tfod.checker.reporters.escaping import WIDTH
-from tfod.checker.reporters.wording import by_family, parts
-from tfod.checker.rules.registry import all_rules, no_such_rule
+from tfod.checker.reporters.wording import describe_rule, group_by_family
+from tfod.checker.rules.registry import all_rules, describe_unknown_rule
 from tfod.cli.arguments import Parser
 from tfod.cli.printing import print_text
 from tfod.errors import TfodError
@@ -33,14 +33,13 @@ def _run(options: argparse.Namespace) -> int:
     code = options.name.upper()
     matches = [rule for rule in rules if code in (rule.code, rule.family)]
     if not matches:
-        raise TfodError(no_such_rule(options.name))
+        raise TfodError(describe_unknown_rule(options.name))
     print_text("\n\n".join(map(_explain, matches)) + "\n")
     return 0
 
 
 def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
-    """Yield lines with the code, severity and title of each rule, grouped by family."""
-    for number, (family, members) in enumerate(by_family(rules).items()):
+    for number, (family, members) in enumerate(group_by_family(rules).items()):
         yield from [""] if number else []
         yield f"{family}  {FAMILIES[family]}"
         yield from (f"  {rule.code}  {rule.severity.value:<7}  {rule.title}" for rule in members)
@@ -48,7 +47,7 @@ def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
 
 def _explain(rule: Rule) -> str:
     lines = [f"{rule.code}, {rule.severity.value}: {rule.title}"]
-    for heading, text in parts(rule):
+    for heading, text in describe_rule(rule):
         lines += textwrap.wrap(
             text,
             WIDTH,

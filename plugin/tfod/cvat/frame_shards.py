@@ -87,7 +87,7 @@ class FrameShards(contextlib.ExitStack):
         self._folder = folder
         self._label_map, self._added = LabelMap.from_names(names := list(labels)), list[str]()
         if options.label_map is not None:
-            target = TargetMap.like(folder, options.label_map)
+            target = TargetMap.create(folder, options.label_map)
             classes = Classes({}, target.base)
             classes.ids(None, names, [None] * len(names))
             self._label_map, _, self._added[:] = target.complete(classes, overwrite=False)
@@ -116,7 +116,7 @@ class FrameShards(contextlib.ExitStack):
         self._get_writer(image.subset or DEFAULT_SUBSET).write(payload)
         self._result.without_image += read is not None and not encoded
         if encoded:
-            changed, head = self._builder.changed, encoded[:_HEAD]
+            changed, head = self._builder.changes, encoded[:_HEAD]
             changed[_VIDEO][""] += not split_extension(image.name)[1]
             changed[_TURNED][""] += _QUALITY_100 in head and b"Exif\0" not in head
         self._result.frames += 1
@@ -134,13 +134,13 @@ class FrameShards(contextlib.ExitStack):
         ``hidden`` counts frames that are left out, ``tracks`` tracks whose shapes had no track id.
         """
         result, builder = self._result, self._builder
-        builder.changed[TRACKS][""] += tracks
+        builder.changes[TRACKS][""] += tracks
         explanation = HONEYPOTS if "honeypots" in hidden else ""
-        builder.left_out[_HIDDEN + explanation].update(hidden)
+        builder.losses[_HIDDEN + explanation].update(hidden)
         if not self._writers:
             self._get_writer(DEFAULT_SUBSET)
         result.subsets = list(self._writers)
-        left_out, changed = builder.left_out.sentences(), builder.changed.sentences()
+        left_out, changed = builder.losses.sentences(), builder.changes.sentences()
         if result.without_image:
             count = plural(result.without_image, "frame")
             result.notes.append(f"{count} without an image file from the server")

@@ -30,10 +30,10 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
-from tfod.formats.cvat.frame_detections import TRACK, shapes_of
+from tfod.formats.cvat.frame_detections import TRACK, build_shapes
 from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
-from tfod.formats.dataset import size_of
-from tfod.formats.format_writer import masks_of
+from tfod.formats.dataset import find_size
+from tfod.formats.format_writer import get_masks
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path
 from tfod.tfrecord.reader import read_record_batches
@@ -143,14 +143,14 @@ def match_frames(
     Raises TfodError if a record matches no frame, or if all records belong to other targets.
     """
     frames = task.frames or ()
-    numbers = {frame.number for frame in frames} if task.own is None else task.own
+    numbers = {frame.number for frame in frames} if task.job_frames is None else task.job_frames
     names = (name or "" for *_, batch in _read_batches(path, label_map) for name in batch.filenames)
     matcher = Matcher(task, names)
     skipped = matched = 0
     for subset, shard, shard_map, batch in _read_batches(path, label_map):
         for number, name in enumerate(batch.filenames):
             location = f"{shard}, record {batch.examples.records.first + number}"
-            index = matcher.place(name or "", location)
+            index = matcher.match(name or "", location)
             if index is None or frames[index].number not in numbers:
                 skipped += 1  # not decoded, since it may be damaged
                 yield None
@@ -186,7 +186,7 @@ class NewImages:
 
     def make(self, record: ZipRecord) -> NewImage:
         """Return the image of a record with its new name, or raise TfodError if it has none."""
-        encoded, size = bytes(record.detection.encoded or b""), size_of(record.detection)
+        encoded, size = bytes(record.detection.encoded or b""), find_size(record.detection)
         path = safe_relative_path(record.detection.filename or "")
         ids = self._ids.setdefault(record.subset, IdMaker())
         item_id, extension = ids.make(path, f"image_{next(self._numbers):06d}")
@@ -235,7 +235,7 @@ class ShapeBuilder:
         """
         detection = record.detection
         self.losses[_CAPTIONS][""] += len(detection.captions)
-        masks = masks_of(detection)
+        masks = get_masks(detection)
 
         def decode_pixels(number: int) -> np.ndarray | None:
             mask = masks[number]
@@ -248,7 +248,7 @@ class ShapeBuilder:
         classes = [self._find_label(record, *names) for names in zip(texts, ids, strict=True)]
         corners = _to_pixels(boxes, size)
         return list(
-            shapes_of(detection, classes, corners, size, decode_pixels, self._fit_attributes)
+            build_shapes(detection, classes, corners, size, decode_pixels, self._fit_attributes)
         )
 
     def make_tags(self, record: ZipRecord) -> list[CvatTag]:

@@ -14,10 +14,10 @@ from tfod.checker.check import Options, check
 from tfod.checker.finding import Finding, Severity
 from tfod.checker.receivers import CVAT
 from tfod.checker.references.cvat_task import Task
-from tfod.checker.references.frames import root_of
+from tfod.checker.references.frames import to_image_id
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import place_of
+from tfod.checker.reporters.wording import format_location
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
@@ -165,7 +165,7 @@ def _describe_unmatched(cause: _Cause) -> list[str]:
     if count > 1:
         sentences = [f"{sentence}, …", f"Without a frame: {_join_names(names, count)}"]
     frames = cause.task.frames or ()
-    ending = f"/{root_of(names[0])}"
+    ending = f"/{to_image_id(names[0])}"
     alike = [frame.name for frame in frames if os.path.splitext(frame.name)[0].endswith(ending)]
     if len(alike) > 1:
         name, paths = os.path.basename(names[0]), _join_names(alike, len(alike))
@@ -204,10 +204,10 @@ def _describe_other_rule(cause: _Cause) -> list[str]:
     location = f" ({shard})" if shard else ""
     more = f" [and {count - 1} more]" if count > 1 else ""
     if len(finding.message + location) <= MAX_CAUSE and finding.code != "ZIP012":
-        full = f"{place_of(finding)}{more}" if finding.record is not None or more else ""
+        full = f"{format_location(finding)}{more}" if finding.record is not None or more else ""
         return [finding.message + location, full, finding.fix]
     title = all_rules()[finding.code].title
-    return [title + location, f"{place_of(finding)}: {finding.message}{more}", finding.fix]
+    return [title + location, f"{format_location(finding)}: {finding.message}{more}", finding.fix]
 
 
 def _shorten(name: object, *, quoted: bool = True) -> str:

@@ -30,14 +30,14 @@ from tfod.errors import RecordError, ShardError, TfodError
 from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.options import ConversionProblems
-from tfod.formats.reading.files import ImageFiles, images_beside
+from tfod.formats.reading.files import ImageFiles, locate_shard_images
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.open import shard_size
+from tfod.tfrecord.storage.open import get_shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 _MAX_SHOWN = 8
@@ -122,7 +122,8 @@ class TfDetectionApiBase(compat.DatasetBase):
         self._items: list[Any] = []
         self._id_makers: dict[str, IdMaker] = {}
         self._images: dict[tuple[str, int | str | None], tuple[Any, int]] = {}
-        self._images_beside = functools.cache(images_beside)  # a set may have thousands of shards
+        # Cached, since a set may have thousands of shards.
+        self._locate_shard_images = functools.cache(locate_shard_images)
         self._problems = ConversionProblems()
         self._source = os.path.abspath(path)
         self._shards = [(group.subset, path) for group in sets for path in group.paths]
@@ -131,12 +132,14 @@ class TfDetectionApiBase(compat.DatasetBase):
                 missing = join_names(group.missing, _MAX_SHOWN)
                 _log.warning("shards of a numbered set are missing, read without: %s", missing)
         progress = self._ctx.progress_reporter
-        progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
+        progress.start(
+            sum(get_shard_size(path) for _, path in self._shards), desc="Reading TFRecords"
+        )
         start = self._record_count = 0
         for subset, path in self._shards:
             self._field_mapping = self._find_mapping(shards, path)
             self._read_shard(subset, path, scopes[path], start)
-            start += shard_size(path)
+            start += get_shard_size(path)
             progress.report_status(start)
         progress.finish()
         if not self._record_count:
@@ -159,7 +162,7 @@ class TfDetectionApiBase(compat.DatasetBase):
 
     def _read_shard(self, subset: str, path: str, scope: LabelScope, start: int) -> None:
         identity = identify(path)
-        images = self._images_beside(os.path.dirname(os.path.abspath(path)), subset)
+        images = self._locate_shard_images(os.path.dirname(os.path.abspath(path)), subset)
         shard = _Shard(subset, identity, images, self._id_makers.setdefault(subset, IdMaker()))
         count = 0
         for records in read_record_batches(path):

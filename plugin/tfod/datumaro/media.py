@@ -36,9 +36,9 @@ from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.losses import LossCounter
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
-from tfod.formats.reading.files import TAKEN_UPRIGHT, TURNED
+from tfod.formats.reading.files import ASSUMED_UPRIGHT, ROTATED_BY_EXIF
 from tfod.sources.reading import decode_detection
-from tfod.tfrecord.image_names import is_id_of, split_extension
+from tfod.tfrecord.image_names import is_id_for, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError
 
@@ -133,10 +133,10 @@ class ImageEncoder:
         if self._must_reencode(rotated):
             source = compat.image_from_bytes(lambda *_: rotated, "", None)
             rotated = self._reencode(source, rotated)
-        self.losses.note(TURNED, name)
+        self.losses.note(ROTATED_BY_EXIF, name)
         has_shapes = any(shape.type not in IMAGE_LEVEL_TYPES for shape in item.annotations)
         if has_shapes and not (trusts_size or is_stored):
-            self.losses.note(TAKEN_UPRIGHT, name)
+            self.losses.note(ASSUMED_UPRIGHT, name)
         turn = invert_orientation(turn) if of_stored else UPRIGHT
         return UprightImage(name, rotated, frame, rotated_size, turn)
 
@@ -168,7 +168,7 @@ class ImageEncoder:
     def _choose_filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
         """Return the name from the import, or else the item's id with an extension."""
         original = item.attributes.get("filename")
-        if isinstance(original, str) and is_id_of(item.id, original):
+        if isinstance(original, str) and is_id_for(item.id, original):
             if not self.image_ext:
                 return original
             return split_extension(original)[0] + _add_dot(self.image_ext)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfod.checker.analysis.result import add_bounded
 from tfod.checker.finding import plural, size
-from tfod.checker.reporters.escaping import in_columns, shortened_name, visible
+from tfod.checker.reporters.escaping import format_columns, shorten_name, visible
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
@@ -27,7 +27,7 @@ from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import walk
 from tfod.tfrecord.shard_sets.search import Sources
-from tfod.tfrecord.storage.open import open_shard, shard_size
+from tfod.tfrecord.storage.open import get_shard_size, open_shard
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of a box, either of which may be missing."""
@@ -118,7 +118,7 @@ def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> D
                 mapping = layout.field_mapping
                 result.layouts[layout.name or "custom keys"] = mapping
             result.shards += 1
-            result.file_bytes += shard_size(path)
+            result.file_bytes += get_shard_size(path)
             with open_shard(path) as (stream, length):
                 for records in walk(stream, path, length):
                     if isinstance(records, Damage):
@@ -236,7 +236,7 @@ def _lines(result: Description, sources: Sequence[str]) -> Iterator[str]:
     yield from _class_lines(result)
     if result.boxes or result.numbers["image width, pixels"]:
         rows = [(name, *_quantiles(counts)) for name, counts in result.numbers.items() if counts]
-        yield from ("", *in_columns([("", *_QUANTILES), *rows]))
+        yield from ("", *format_columns([("", *_QUANTILES), *rows]))
     yield from ("", "import tensorflow as tf", "")
     yield to_source(result.feature_description()).rstrip()
 
@@ -246,16 +246,16 @@ def _class_lines(result: Description) -> Iterator[str]:
     total = sum(boxes_by_subset.values(), Counter[Use]())
     by_size = sorted(boxes_by_subset, key=lambda name: (-boxes_by_subset[name].total(), name))
     subsets = sorted(by_size[:_MAX_SUBSETS]) if len(by_size) > 1 else []
-    rows = [("class", "id", "boxes", "images", *map(shortened_name, subsets))]
+    rows = [("class", "id", "boxes", "images", *map(shorten_name, subsets))]
     order = sorted(total, key=lambda use: (-total[use], use[0] or "", use[1] or 0))
     for use in order[:_MAX_CLASSES]:
         text, label = use
         subset_counts = (boxes_by_subset[subset][use] for subset in subsets)
         counts = total[use], result.class_images[use], *subset_counts
-        name = shortened_name(text) if text else "(none)"
+        name = shorten_name(text) if text else "(none)"
         rows.append((name, "" if label is None else str(label), *(f"{n:,}" for n in counts)))
     if order:
-        yield from ("", *in_columns(rows))
+        yield from ("", *format_columns(rows))
     if len(order) > _MAX_CLASSES:
         yield f"and {len(order) - _MAX_CLASSES:,} more classes"
     if unnamed := sorted({label for text, label in total if not text and label is not None}):

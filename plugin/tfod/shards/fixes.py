@@ -287,7 +287,7 @@ def write_format(is_wrong: Callable[[ImageFacts], bool], record: EditedRecord) -
 def write_size(record: EditedRecord) -> Iterator[Finding]:
     """Replace a wrong size with the size in the image header, if the boxes do not depend on it."""
     header, facts = record.header, record.facts
-    if header is None or not facts.other_sides:
+    if header is None or not facts.wrong_size_keys:
         return
     is_swapped = (facts.declared_height, facts.declared_width) == (header.width, header.height)
     # Keep a size that is swapped by EXIF, or by which far boxes may have been normalized.
@@ -299,7 +299,7 @@ def write_size(record: EditedRecord) -> Iterator[Finding]:
 
 def write_positive_size(record: EditedRecord) -> Iterator[Finding]:
     """Replace a size that is not positive with the size in the image header."""
-    if record.facts.no_sides:
+    if record.facts.invalid_sizes:
         yield from _put_size(record)
 
 
@@ -354,8 +354,8 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("BOX004", clip_rounding),
     ("LAB008", correct_ids),
     ("LAB020", add_ids),
-    ("IMG004", partial(write_format, lambda facts: facts.says_another_format)),
-    ("IMG014", partial(write_format, lambda facts: facts.says_raw)),
+    ("IMG004", partial(write_format, lambda facts: facts.has_wrong_format)),
+    ("IMG014", partial(write_format, lambda facts: facts.is_declared_raw)),
     ("IMG006", write_size),
     ("IMG012", write_positive_size),
     ("NAM007", partial(add_source_id, is_blank=False)),

@@ -19,9 +19,9 @@ from functools import cached_property
 
 from tfod.checker.check import Options as CheckOptions
 from tfod.checker.check import check
-from tfod.checker.finding import Finding, Place, Severity
-from tfod.checker.profiles.choice import profile_of
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.finding import Finding, Location, Severity
+from tfod.checker.profiles.choice import choose_profile
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import OFF, Profile
 from tfod.checker.receivers import ANY, RECEIVERS
 from tfod.checker.report import Report
@@ -39,7 +39,7 @@ from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.output import OutputFolder, sets_in
+from tfod.tfrecord.output import OutputFolder, find_sets
 from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.shard_sets.search import require_content
 from tfod.tfrecord.storage.publishing import PendingFile, ProtectedPaths
@@ -176,9 +176,11 @@ class _Run:
         self._label_maps: dict[str, LabelMapFile] = {}
         for dataset in sources.datasets:
             self._label_maps |= dataset.label_maps
-        self._profile, _, _ = profile_of(options.profile, sources.shards, options.max_record_bytes)
+        self._profile, _, _ = choose_profile(
+            options.profile, sources.shards, options.max_record_bytes
+        )
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
-        levels = levels_of(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
+        levels = resolve_levels(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
         codes = (code for code, rule in all_rules().items() if rule.repair)
         included = (code for code in codes if options.includes(code) and levels[code])
         self._codes = fixes.INEVITABLE.union(included)
@@ -248,7 +250,7 @@ class _Run:
                 raise TfodError(f"{report}: the result has a file of this name; rename the report")
         if self._outcome.output is not None:
             read.add(self._outcome.source)
-        existing_sets = {existing.subset: existing.paths for existing in sets_in(self._output)}
+        existing_sets = {existing.subset: existing.paths for existing in find_sets(self._output)}
 
         def find_existing(path: str) -> list[str]:
             """Return the existing files that a shard of the result would replace."""
@@ -310,7 +312,7 @@ class _Run:
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:
-                    place = Place(shard.name, records.record, records.offset)
+                    place = Location(shard.name, records.record, records.offset)
                     self._add(fixes.dropped_damage(records), place)
                 continue
             self._outcome.records += len(records)
@@ -330,7 +332,7 @@ class _Run:
         """Return the new payload of a record of a batch, or None if the record is dropped."""
         examples = detections.examples
         source = examples.records.record(row)
-        place = Place(shard.name, source.number, source.offset)
+        place = Location(shard.name, source.number, source.offset)
         if finding := fixes.dropped_record(examples, row, self._codes):
             self._add(finding, place)
             return None
@@ -354,7 +356,7 @@ class _Run:
         self._outcome.changed += 1
         return record.payload()
 
-    def _add(self, change: Finding, place: Place) -> None:
+    def _add(self, change: Finding, place: Location) -> None:
         change, outcome = change.at(place), self._outcome
         outcome.by_code[change.code] += 1
         outcome.dropped += isinstance(change.value, dict) and bool(change.value["record_dropped"])

@@ -12,12 +12,12 @@ from functools import partial
 from itertools import chain, islice, repeat
 
 from tfod.checker.finding import join_names, plural
-from tfod.checker.profiles.choice import profile_of
+from tfod.checker.profiles.choice import choose_profile
 from tfod.checker.profiles.profile import Profile
-from tfod.checker.reporters.drawing import class_colour, draw, undrawn
+from tfod.checker.reporters.drawing import choose_class_colour, count_undrawn, draw
 from tfod.checker.reporters.html import Card
-from tfod.checker.reporters.samples import classes_of, read_sample
-from tfod.checker.reporters.wording import record_name
+from tfod.checker.reporters.samples import read_object_classes, read_sample
+from tfod.checker.reporters.wording import format_record
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
@@ -75,7 +75,7 @@ def draw_records(
     Raises:
         TfodError: there is nothing to draw, or jinja2 or Pillow is not installed.
     """
-    profile, _, unknown = profile_of(profile, sources.shards, _MAX_RECORD_BYTES)
+    profile, _, unknown = choose_profile(profile, sources.shards, _MAX_RECORD_BYTES)
     if unknown is not None:
         features = join_names(unknown.keys, _MAX_NAMES) or "none"
         raise TfodError(
@@ -149,7 +149,7 @@ def _make_card(
     A record with problems is drawn without masks, keypoints and labels.
     """
     sample = read_sample(detections, row)
-    texts, ids = classes_of(detections, row)
+    texts, ids = read_object_classes(detections, row)
     boxes = zip(chain(texts, repeat("")), chain(ids, repeat(None)), sample.boxes, strict=False)
     classes = [_name_class(text, class_id, label_map) for text, class_id, _ in boxes]
     sample = replace(sample, classes=tuple(name for name, _ in classes))
@@ -160,7 +160,7 @@ def _make_card(
         notes.append(f"{error.feature or ''} {error.cause}".strip())
     unknown_ids = dict.fromkeys(name[1:] for name, _ in classes if label_map and name[:1] == "#")
     notes += [f"id {number} is not in the label map" for number in unknown_ids]
-    if count := undrawn(sample):
+    if count := count_undrawn(sample):
         notes.append(f"{plural(count, 'box')} not drawn")
     labels = []
     for label in detection.image_labels[:_MAX_LABELS]:
@@ -170,7 +170,7 @@ def _make_card(
     card = Card(
         svg="",
         name=sample.item or "",
-        where=location + record_name(sample.record),
+        where=location + format_record(sample.record),
         notes=notes,
         classes=[*labels, *counts],
     )
@@ -186,4 +186,4 @@ def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> tup
         item = label_map.find_id(label)
         text = item.class_name if item else number
     text = text or number
-    return text, class_colour(text, item.id if item else None)
+    return text, choose_class_colour(text, item.id if item else None)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.open import zip_entry
-from tfod.tfrecord.storage.remote import RemoteError, files_in_folder
-from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
+from tfod.tfrecord.storage.open import find_zip_entry
+from tfod.tfrecord.storage.remote import RemoteError, list_remote_folder
+from tfod.tfrecord.storage.urls import get_folder, get_name, is_url
 
 LABEL_MAP_FILE = "label_map.pbtxt"
 LABELS_FILE = "labels.txt"
@@ -37,9 +37,9 @@ def list_label_maps(folder: str) -> list[str]:
     if os.path.isdir(folder):
         paths = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
         return sorted(path for path in paths if not os.path.isdir(path))
-    from tfod.tfrecord.storage.archive import files_in  # only needed for zips
+    from tfod.tfrecord.storage.archive import list_zip_folder  # only needed for zips
 
-    return sorted(filter(may_be_label_map, files_in(folder)))
+    return sorted(filter(may_be_label_map, list_zip_folder(folder)))
 
 
 def read_label_map_or_none(path: str) -> LabelMap | None:
@@ -100,11 +100,11 @@ class LabelMapFinder:
             The path and an empty sequence; None and the candidates if the choice is ambiguous.
             Shards with the same candidates share one sequence object.
         """
-        folder = folder_of(shard)
+        folder = get_folder(shard)
         stem = stated_name(shard).stem.lower()
         first = self._first_of_folder.setdefault(folder, shard)
         label_map, several = self._best(folder, stem)
-        above = folder_of(folder)
+        above = get_folder(folder)
         # Do not search above a zip or a bucket.
         if label_map or several or above == folder or os.path.isfile(folder):
             return label_map, several
@@ -127,8 +127,6 @@ class LabelMapFinder:
 
 
 class _Candidates:
-    """The possible label maps in a folder, sorted by name."""
-
     def __init__(self, paths: Sequence[str], read: Callable[[str], LabelMap | None]) -> None:
         self._read = read
         self._by_name: dict[str, list[str]] = {}
@@ -136,7 +134,7 @@ class _Candidates:
         label_maps: list[str] = []
         other_texts: list[str] = []
         for path in paths:
-            root = name_of(path).lower().removesuffix(".pbtxt")
+            root = get_name(path).lower().removesuffix(".pbtxt")
             plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
             self._by_name.setdefault(plain, []).append(path)
             if "label" in plain and "map" in plain:
@@ -175,26 +173,22 @@ def is_named_label_map(path: str) -> bool:
 
 
 def find_labels(folder: str) -> str | None:
-    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None.
-
-    Raises:
-        ShardError: the folder is in a damaged zip.
-    """
-    parent = folder if os.path.isfile(folder) else folder_of(folder)  # do not search above a zip
+    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None."""
+    parent = folder if os.path.isfile(folder) else get_folder(folder)  # do not search above a zip
     for candidate in dict.fromkeys((folder, parent)):
         if is_url(candidate):
             for url in _remote_files(candidate):
-                if name_of(url) == LABELS_FILE:
+                if get_name(url) == LABELS_FILE:
                     return url
             continue
         path = os.path.join(candidate, LABELS_FILE)
-        if os.path.isfile(path) or zip_entry(path) is not None:
+        if os.path.isfile(path) or find_zip_entry(path) is not None:
             return path
     return None
 
 
 def _remote_files(folder: str) -> list[str]:
     try:
-        return files_in_folder(folder)
+        return list_remote_folder(folder)
     except RemoteError:
         return []

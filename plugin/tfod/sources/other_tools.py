@@ -137,11 +137,7 @@ def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
 
 
 def describe_other_tool(path: str) -> str | None:
-    """Describe a path that tfod does not read and give advice; return None if it is unknown.
-
-    Raises:
-        ShardError: the path is a damaged zip.
-    """
+    """Describe a path that tfod does not read and give advice; return None if it is unknown."""
     if is_url(path) or not os.path.exists(path):
         return None
     files = SourceFiles.at(path)

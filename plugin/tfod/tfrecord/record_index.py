@@ -25,7 +25,7 @@ from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import bad_data, damaged_compression
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, decode_length, masked_crc32c
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.storage.open import open_shard, read_at, zip_entry
+from tfod.tfrecord.storage.open import find_zip_entry, open_shard, read_at
 from tfod.tfrecord.storage.urls import is_url
 
 
@@ -197,7 +197,7 @@ class _OpenFiles:
         if is_url(path):
             cause = "is remote, so its records can only be read in order"
             raise ShardError(cause, shard=path, fix="download the shard first")
-        entry = zip_entry(path)
+        entry = find_zip_entry(path)
         file: BinaryIO = open(entry.archive if entry else path, "rb", buffering=0)
         shard = _identify(path, file, entry.size if entry else None)
         is_compressed = entry or PeekedStream(file).compression is not Compression.NONE

@@ -76,7 +76,7 @@ def test_video(run: Run, tmp_path: Path) -> None:
         0,
         [
             "tfod: 5 frames without an image file from the server",
-            "tfod: tracks written as single shapes, one a frame: 1",
+            "tfod: tracks split into single shapes, one per frame: 1",
             "tfod: frames of videos, encoded again: 1",
         ],
     )

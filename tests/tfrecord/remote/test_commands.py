@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.checker.profiles.choice import profile_of
+from tfod.checker.profiles.choice import choose_profile
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.writer import write_records
 
@@ -165,7 +165,7 @@ def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, s
     with resolve([f"{url}/d/"]) as found:
         server.requests.clear()
         server.status = 404
-        profile = profile_of(None, found.shards, 1 << 20)[1]
+        profile = choose_profile(None, found.shards, 1 << 20)[1]
         assert profile.reason == "no record could be read"
     assert len(server.requests) == 4  # two for each
 

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from tfod.checker.analysis.batch import Batch
 from tfod.checker.analysis.encoded_images import Decoder, EncodedImages
 from tfod.checker.finding import Findings
-from tfod.checker.profiles.policy import levels_of
-from tfod.checker.profiles.profile import READY, Profile, profile_of_features
+from tfod.checker.profiles.policy import resolve_levels
+from tfod.checker.profiles.profile import READY, Profile, features_to_profile
 from tfod.checker.rules.registry import run_rules
 from tfod.detection.detections import Detections
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
@@ -65,7 +65,7 @@ def fired(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     examples = ExampleBatch.of(records)
     detections = Detections(examples, profile.field_mapping, expected=profile.expected)
     images = EncodedImages.of(detections, Decoder(0))
-    findings = Findings(1 << 20, levels_of(profile.severities))
+    findings = Findings(1 << 20, resolve_levels(profile.severities))
     batch = Batch(detections, images, profile)
     run_rules(batch, findings, of_dataset=False)
     found: list[set[str]] = [set() for _ in payloads]
@@ -123,7 +123,7 @@ OTHER: FeatureDescription = {
 }
 PROFILES = {
     **{name: as_tensorflow_has_it(one) for name, one in READY.items()},
-    "odd": profile_of_features("odd", "", OTHER),
+    "odd": features_to_profile("odd", "", OTHER),
 }
 DESCRIPTIONS = {
     name: feature_description(

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.checker.analysis.encoded_images import read_most_decoded
+from tfod.checker.analysis.encoded_images import parse_max_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
 from tfod.checker.profiles.profile import READY
@@ -70,7 +70,7 @@ def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) 
         Options(
             profile=READY["tf_detection_api"],
             receiver=OD_API,
-            decode=read_most_decoded("all"),
+            decode=parse_max_decoded("all"),
             max_findings=100_000,
         ),
     )

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from tfod.checker.analysis.box_arrays import Boxes
-from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, needs_a_turn
-from tfod.checker.finding import Finding, JsonValue, Place
+from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, needs_rotation
+from tfod.checker.finding import Finding, JsonValue, Location
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
 from tfod.detection.detections import Detections, read_image_labels
@@ -38,10 +38,7 @@ Use: TypeAlias = "tuple[str | None, int | None]"
 
 
 class ClassUse(NamedTuple):
-    """The class of an object: text and id, None if the record does not have the list.
-
-    ``label_map`` is None if the shard has no label map.
-    """
+    """The class of an object, and the label map of its shard; each part can be missing."""
 
     text: str | None
     label: int | None
@@ -52,14 +49,14 @@ class Batch:
     """A batch of records, as columns.
 
     Args:
-        detections: the records.
-        images: their images; the records need no longer contain the image bytes.
+        detections: the records, with or without the bytes of their images.
+        images: the images of the records.
         profile: the expected features.
-        label_map: label map of the shard, if it has one.
+        label_map: label map of the shard, or None.
         damages: damage of the framing before these records and after the previous batch.
 
     Attributes:
-        mapping, expected, own: fields of the profile.
+        mapping, expected, key_for: fields of the profile.
         live: whether each record is checked: it is not empty, and can be parsed; bool.
         box_counts: number of boxes of each record, 0 if they cannot be read; int64.
         max_detailed: number of findings per rule that are described in full; for further findings,
@@ -81,7 +78,7 @@ class Batch:
         self.records = self.examples.records
         self.images = images
         self.mapping, self.expected = profile.field_mapping, profile.expected
-        self.own = profile.key_for
+        self.key_for = profile.key_for
         self.label_map = label_map
         self.damages = damages
         self.live = self.records.lengths > 0
@@ -98,12 +95,12 @@ class Batch:
 
     # Findings
 
-    def place(self, row: int) -> Place:
+    def locate(self, row: int) -> Location:
         """Return the location of findings about a record."""
         records = self.records
         name = self.detections.filenames[row] if self.live[row] else None
         offset = records.base + int(records.starts[row]) - HEADER_BYTES
-        return Place(records.shard, records.first + row, offset, name or None)
+        return Location(records.shard, records.first + row, offset, name or None)
 
     def finding(
         self,
@@ -115,7 +112,7 @@ class Batch:
         case: str = "",
     ) -> Finding:
         """Make a finding about a record, or about the feature with this key in it."""
-        return Finding(message, key, value, fix, case, *self.place(row))
+        return Finding(message, key, value, fix, case, *self.locate(row))
 
     def problems(self, code: str) -> Iterator[Finding]:
         """Yield the problems of the detections that the rule with this code reports."""
@@ -160,7 +157,7 @@ class Batch:
         """Make a finding about a box of a record."""
         rounded: list[JsonValue] = [float(f"{corner:.6g}") for corner in corners]
         value: JsonValue = {"object": number, "box": rounded}
-        return self.finding(row, f"box {number} {problem}", self.own(BOX_KEY), value)
+        return self.finding(row, f"box {number} {problem}", self.key_for(BOX_KEY), value)
 
     # Names
 
@@ -173,7 +170,7 @@ class Batch:
         patterns = text.split("\0")
         return len(patterns) == len(names) and all(map(_PLAIN_NAME.fullmatch, set(patterns)))
 
-    def names_where(self, is_wrong: Callable[[str], object]) -> Iterator[tuple[int, str]]:
+    def find_wrong_names(self, is_wrong: Callable[[str], object]) -> Iterator[tuple[int, str]]:
         """Yield the row and file name of records with a wrong name; plain names are not wrong."""
         if self.mapping.filename is not None and not self.has_plain_names:
             names = self.detections.filenames
@@ -181,7 +178,7 @@ class Batch:
                 if (name := names[row]) and is_wrong(name):
                     yield row, name
 
-    def without_value(self, key: str, names: Sequence[str | None]) -> list[int]:
+    def find_rows_without(self, key: str, names: Sequence[str | None]) -> list[int]:
         """Return the rows without a name, except for those that EXA004 or EXA005 reports."""
         if None not in names:
             return []
@@ -235,8 +232,8 @@ class Batch:
                 length, looks = (image.length, image.looks) if image else (0, "")
                 facts = ImageFacts(length, None, looks, *declared)
             else:
-                turn = header.orientation >= 5 and needs_a_turn(self.boxes.of(row), header)
-                facts = ImageFacts(-1, header, "", *declared)._replace(boxes_need_a_turn=turn)
+                turn = header.orientation >= 5 and needs_rotation(self.boxes.of(row), header)
+                facts = ImageFacts(-1, header, "", *declared)._replace(boxes_need_rotation=turn)
             rows_by_image.setdefault(facts, []).append(row)
         return rows_by_image
 
@@ -252,7 +249,7 @@ class Batch:
         sizes = np.where(detections.sizes > 0, detections.sizes, np.nan)
         return Boxes(corners, counts, sizes[:, 0], sizes[:, 1], detections.has_pixel_boxes)
 
-    def classes_of(self, row: int) -> Sequence[object]:
+    def get_classes(self, row: int) -> Sequence[object]:
         """Return the class texts of a record's boxes, or else the class ids."""
         detections = self.detections
         texts = detections.column(keys.CLASS_TEXT, Kind.BYTES)
@@ -285,14 +282,10 @@ class Batch:
 class ImageRow(NamedTuple):
     """The data of a record that are compared with a CVAT task.
 
-    Attributes:
-        filename: file name, or "".
-        height, width: size in pixels, None if unknown.
-        boxes: number of boxes.
-        tags: class text and id of image-level classes, except for those marked as absent.
+    ``tags`` are the image-level classes, except for those that are marked as absent.
     """
 
-    place: Place
+    location: Location
     filename: str
     height: int | None
     width: int | None
@@ -300,17 +293,17 @@ class ImageRow(NamedTuple):
     tags: Sequence[Use] = ()
 
 
-def rows_of(batch: Batch) -> Iterator[ImageRow]:
+def read_image_rows(batch: Batch) -> Iterator[ImageRow]:
     """Yield the data of each record that are compared with a CVAT task."""
     names, sizes = batch.detections.filenames, batch.detections.sizes
     for row in np.flatnonzero(batch.live).tolist():
         height, width = (side if 0 < side < 1 << 31 else None for side in sizes[row].tolist())
         boxes = int(batch.box_counts[row])
         tags = _read_tags(batch.detections, row)
-        yield ImageRow(batch.place(row), names[row] or "", height, width, boxes, tags)
+        yield ImageRow(batch.locate(row), names[row] or "", height, width, boxes, tags)
 
 
-def attributes_of(batch: Batch) -> Counter[tuple[str, str]]:
+def count_attributes(batch: Batch) -> Counter[tuple[str, str]]:
     """Count the values of attributes of objects and images, by class and name of the attribute."""
     counts: Counter[tuple[str, str]] = Counter()
     detections = batch.detections

@@ -21,9 +21,8 @@ FIXES = {
     TWICE: "Divide pixels by the image size only once, and not at all if the layout uses pixels.",
     PERCENT: "Divide all coordinates by 100.",
     THOUSANDTHS: "Divide all coordinates by 1,000.",
-    SIZES: "From a corner, write xmax = x + width and ymax = y + height.",
-    CENTERS: "From a center, write xmin = x - width / 2 and xmax = x + width / 2, and ymin and "
-    "ymax in the same way.",
+    SIZES: "Write xmax = x + width and ymax = y + height, where x and y are the corner.",
+    CENTERS: "Write xmin = x - width / 2 and xmax = x + width / 2, and ymin and ymax likewise.",
 }
 SAMPLE_SIZE = 64
 """The maximum number of boxes in the sample of a shard."""
@@ -33,14 +32,14 @@ _MIN_BOXES_FOR_PERCENT = 20  # to judge by boxes within the first percent of the
 _ALMOST_ALL, _SLIPS, _MARGIN = 0.95, 0.05, 0.02
 
 
-def sample_of(boxes: Boxes) -> np.ndarray:
+def sample_boxes(boxes: Boxes) -> np.ndarray:
     """Return some boxes of a batch and the sides of their images in pixels, shape (n, 6)."""
     chosen = np.arange(0, len(boxes.corners), 1 + len(boxes.corners) // SAMPLE_SIZE)
     sides = np.stack((boxes.width, boxes.height), axis=1)[boxes.rows[chosen]]
     return np.concatenate((boxes.corners[chosen], sides), axis=1).astype(np.float32)
 
 
-def forms_of(sample: np.ndarray) -> list[str]:
+def find_box_forms(sample: np.ndarray) -> list[str]:
     """Return the forms that explain a sample of boxes; empty for coordinates of corners."""
     count, low, high, sides = len(sample), sample[:, :2], sample[:, 2:4], sample[:, 4:]
     if count < _MIN_BOXES:

@@ -67,7 +67,7 @@ _SWAPPED, _SWAPPED_PIXELS = (ColumnOrder((1, 0, 3, 2), in_pixels) for in_pixels 
 
 @dataclass(frozen=True)
 class BoxColumns:
-    """Statistics of the box columns of a shard. Those of its parts can be added.
+    """Statistics of the box columns of a shard, which can be added up.
 
     Attributes:
         boxes: number of boxes with four finite coordinates.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from tfod.checker.finding import Place
+from tfod.checker.finding import Location
 from tfod.detection import keys
 from tfod.detection.columns import select_single_values
 from tfod.example.wire import Kind
@@ -28,11 +28,9 @@ _TRAINING, _UNION = "train", "trainval"
 
 
 class IndexedBatch(NamedTuple):
-    """Consecutive records of a shard: their locations, and hashes of what they may share.
+    """Consecutive records of a shard: their locations, names, and hashes of names and images.
 
     Attributes:
-        first: number of the first record.
-        offsets: byte at which each record starts.
         hashes: hashes of file names, source ids and images, by the OD API's key: uint64, one per
             record, 0 for no value. Keys without any value are omitted.
         texts: file names and source ids, compressed.
@@ -63,10 +61,10 @@ class IndexedBatch(NamedTuple):
             (_pack(detections.filenames), _pack(detections.source_ids)),
         )
 
-    def place(self, row: int, shard: str) -> Place:
+    def locate(self, row: int, shard: str) -> Location:
         """Return the location of a record."""
         name = _unpack(self.texts[0])[row]
-        return Place(shard, self.first + row, int(self.offsets[row]), name or None)
+        return Location(shard, self.first + row, int(self.offsets[row]), name or None)
 
 
 def _pack(names: Sequence[str | None]) -> bytes:
@@ -86,15 +84,11 @@ def _unpack(pack: bytes) -> list[str]:
 class Repeat(NamedTuple):
     """A record that shares a name or an image with an earlier record.
 
-    Attributes:
-        place, first: locations of the record, and of the first record with the same value.
-        subset, first_subset: their subsets.
-        source_id: source id of the record; empty if there is none.
-        image: hash of the image; 0 if there is none.
+    ``first`` is the first record with the same value, ``image`` the hash of the image, or 0.
     """
 
-    place: Place
-    first: Place
+    location: Location
+    first: Location
     subset: str
     first_subset: str
     source_id: str
@@ -125,11 +119,8 @@ class Duplicates:
         numbers = {name: number for number, name in enumerate(names)}
         self._subsets = np.array([numbers[shard.subset] for shard, _ in self._batches], np.int64)
 
-    def in_subset(self, key: str) -> np.ndarray:
-        """Return the pairs within a subset that share a file name, source id or image.
-
-        ``key`` is the feature key of the value.
-        """
+    def find_repeats(self, key: str) -> np.ndarray:
+        """Return the pairs within a subset that share the file name, source id or image."""
         hashes, subsets, rows = self._find_shared(key)
         return _pairs(rows, _starts(hashes, subsets))
 
@@ -151,7 +142,7 @@ class Duplicates:
         leaked = Counter(shard.subset for shard in self.shards_of(shared[_starts(shared)]))
         # Images that repeat within a subset count once.
         total: Counter[str] = Counter()
-        repeated = self.in_subset(keys.ENCODED)[:, 0]
+        repeated = self.find_repeats(keys.ENCODED)[:, 0]
         total.subtract(shard.subset for shard in self.shards_of(repeated))
         for shard in self._shards:
             total[shard.subset] += shard.images
@@ -170,8 +161,8 @@ class Duplicates:
             first_shard, first_batch, first_row = self._find_record(first)
             images = batch.hashes.get(keys.ENCODED)
             yield Repeat(
-                batch.place(row, shard.name),
-                first_batch.place(first_row, first_shard.name),
+                batch.locate(row, shard.name),
+                first_batch.locate(first_row, first_shard.name),
                 shard.subset,
                 first_shard.subset,
                 _unpack(batch.texts[1])[row],
@@ -191,7 +182,7 @@ class Duplicates:
     def _find_shared(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return hash, subset and number of records with equal hashes, sorted by all three."""
         hashes = self._read_hashes(key)
-        hashes.sort()  # in place, since there can be a hundred million
+        hashes.sort()  # not sorted(), since there can be a hundred million
         shared = hashes[1:][hashes[1:] == hashes[:-1]]
         shared = shared[_starts(shared) & (shared != 0)]
         if len(shared):
@@ -205,7 +196,7 @@ class Duplicates:
         return hashes[order], subsets[order], rows[order]
 
     def _read_hashes(self, key: str) -> np.ndarray:
-        """Return the hashes of all records, uint64 of shape (records,); empty if there are none."""
+        """Return the hashes of all records, uint64 of shape (records,), or empty."""
         columns = [batch.hashes.get(key) for _, batch in self._batches]
         if all(column is None for column in columns):
             return np.empty(0, np.uint64)

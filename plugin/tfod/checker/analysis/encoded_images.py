@@ -23,7 +23,7 @@ from tfod.detection.images.image import FORMAT_OF_EXTENSION, Bytes, ImageHeader,
 from tfod.errors import TfodError, how_to_install
 from tfod.kernel import hash_spans
 
-MOST_DECODED = 200
+MAX_DECODED = 200
 """Default number of images to decode per shard, which takes about a second."""
 FORMAT_TITLES = {
     "jpeg": "JPEG",
@@ -39,7 +39,7 @@ _SMALL_IMAGE = 1 << 18  # pixels
 _TOLERANCE = 0.02  # of a side; boxes often extend this far beyond the image
 
 
-def read_most_decoded(text: str) -> int | None:
+def parse_max_decoded(text: str) -> int | None:
     """Parse ``all`` (None), ``none`` (0) or a number; raise ValueError for other texts."""
     if text in ("all", "none"):
         return None if text == "all" else 0
@@ -48,7 +48,7 @@ def read_most_decoded(text: str) -> int | None:
     return int(text)
 
 
-def why_not_all_decoded(limit: int | None, levels: Levels) -> str:
+def explain_undecoded(limit: int | None, levels: Levels) -> str:
     """Return the reason why a check with these levels does not decode all images."""
     if limit == 0:
         return "not requested"
@@ -92,18 +92,17 @@ class Decoder:
             return {}
         with strict_pillow():
             if min(len(spans), self._threads) < 2:
-                return dict(zip(chosen, map(why_not_decoded, spans), strict=True))
+                return dict(zip(chosen, map(find_decoding_error, spans), strict=True))
             from concurrent.futures import ThreadPoolExecutor  # only needed for images
 
             with ThreadPoolExecutor(self._threads) as pool:
-                return dict(zip(chosen, pool.map(why_not_decoded, spans), strict=True))
+                return dict(zip(chosen, pool.map(find_decoding_error, spans), strict=True))
 
 
 class EncodedImage(NamedTuple):
     """An encoded image of a record.
 
     Attributes:
-        length: number of bytes.
         looks: probable content of bytes without an image header; may be empty.
         sha256: digest of the bytes, if the record has one to compare with; else empty.
         failure: decoding error; empty if the image was decoded, None if this was not tried.
@@ -118,12 +117,7 @@ class EncodedImage(NamedTuple):
 
 
 class EncodedImages(NamedTuple):
-    """The images of a batch of records.
-
-    Attributes:
-        by_row: the images, by record.
-        hashes: the hash of every image, 0 without an image; uint64 of shape (records,).
-    """
+    """The images of a batch, and the header (or None) and hash (or 0) of each record."""
 
     by_row: Mapping[int, EncodedImage]
     headers: Sequence[ImageHeader | None]
@@ -172,7 +166,7 @@ class ImageFacts(NamedTuple):
         header: header of the image, or None.
         looks_like: probable content of bytes without a header.
         declared_format, declared_height, declared_width: values in the record, sizes in pixels.
-        boxes_need_a_turn: result of :func:`needs_a_turn`.
+        boxes_need_rotation: result of :func:`needs_rotation`.
     """
 
     size: int
@@ -181,23 +175,23 @@ class ImageFacts(NamedTuple):
     declared_format: str | None = None
     declared_height: int | None = None
     declared_width: int | None = None
-    boxes_need_a_turn: bool = False
+    boxes_need_rotation: bool = False
 
     @property
-    def says_raw(self) -> bool:
+    def is_declared_raw(self) -> bool:
         """Whether the record declares that the encoded bytes are pixels."""
         return self.header is not None and self.declared_format in ("raw", "RAW")
 
     @property
-    def says_another_format(self) -> bool:
-        """Whether the declared format differs from that of the bytes."""
-        if self.header is None or not self.declared_format or self.says_raw:
+    def has_wrong_format(self) -> bool:
+        """Whether the declared format differs from the format of the bytes."""
+        if self.header is None or not self.declared_format or self.is_declared_raw:
             return False
         name = self.declared_format.strip().lower().removeprefix("image/").removeprefix(".")
         return FORMAT_OF_EXTENSION.get(f".{name}", name) != self.header.format
 
     @property
-    def other_sides(self) -> Sequence[str]:
+    def wrong_size_keys(self) -> Sequence[str]:
         """The keys of the height and width if the declared value differs from the image."""
         header = self.header
         wrong_keys: list[str] = []
@@ -214,13 +208,13 @@ class ImageFacts(NamedTuple):
         return wrong_keys
 
     @property
-    def no_sides(self) -> Mapping[str, int]:
+    def invalid_sizes(self) -> Mapping[str, int]:
         """The declared height and width that are 0 or negative, by key."""
         declared = {keys.HEIGHT: self.declared_height, keys.WIDTH: self.declared_width}
         return {key: side for key, side in declared.items() if side is not None and side <= 0}
 
 
-def needs_a_turn(corners: np.ndarray, header: ImageHeader) -> bool:
+def needs_rotation(corners: np.ndarray, header: ImageHeader) -> bool:
     """Return whether boxes extend beyond the stored image, but all fit it rotated by 90 degrees.
 
     ``corners`` are ``xmin, ymin, xmax, ymax`` of all boxes, float64 of shape (n, 4).
@@ -314,7 +308,7 @@ def strict_pillow() -> Iterator[None]:
         ImageFile.LOAD_TRUNCATED_IMAGES = before
 
 
-def why_not_decoded(data: bytes | bytearray | memoryview) -> str:
+def find_decoding_error(data: bytes | bytearray | memoryview) -> str:
     """Decode a whole image, in :func:`strict_pillow`, and return the error, or ""."""
     from PIL import Image, UnidentifiedImageError
 

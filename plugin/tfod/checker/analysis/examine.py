@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from tfod.checker.analysis.batch import Batch, attributes_of, rows_of
-from tfod.checker.analysis.box_forms import SAMPLE_SIZE, sample_of
+from tfod.checker.analysis.batch import Batch, count_attributes, read_image_rows
+from tfod.checker.analysis.box_forms import SAMPLE_SIZE, sample_boxes
 from tfod.checker.analysis.column_order import BoxColumns
 from tfod.checker.analysis.duplicates import IndexedBatch
-from tfod.checker.analysis.encoded_images import MOST_DECODED, Decoder, EncodedImages
+from tfod.checker.analysis.encoded_images import MAX_DECODED, Decoder, EncodedImages
 from tfod.checker.analysis.result import ShardResult, add_bounded
 from tfod.checker.finding import Findings, Levels, Severity
 from tfod.checker.profiles.profile import Profile
@@ -44,10 +44,8 @@ class Instructions(NamedTuple):
     """The settings that all shards of a dataset share.
 
     Attributes:
-        profile: the expected features.
         levels: severity of each rule and case, None for those that are off.
         label_maps: label maps by name, without those that could not be read.
-        max_findings: maximum number of findings to list.
         decode: maximum number of images to decode per shard; None for all.
         threads: number of threads that decode images; None for one per core.
         keeps_rows: whether to keep the records, to compare them with a CVAT task.
@@ -60,7 +58,7 @@ class Instructions(NamedTuple):
     label_maps: Mapping[str, LabelMap] = {}
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
-    decode: int | None = MOST_DECODED
+    decode: int | None = MAX_DECODED
     threads: int | None = None
     keeps_rows: bool = False
     counts_objects: bool = False
@@ -105,12 +103,7 @@ def examine(
 
 
 class _Examiner:
-    """Collects the records of a shard, and runs the rules on batches of them.
-
-    Attributes:
-        result: the result of the records that were checked.
-        has_enough: whether enough records are collected to run the rules.
-    """
+    """Collects the records of a shard, and runs the rules once it ``has_enough``."""
 
     def __init__(self, shard: Shard, instructions: Instructions) -> None:
         self._shard, self._instructions = shard, instructions
@@ -188,8 +181,8 @@ class _Examiner:
         run_rules(batch, result.findings, of_dataset=False)
         _add(result, batch)
         if instructions.keeps_rows:
-            result.rows += rows_of(batch)
-            add_bounded(result.attributes, attributes_of(batch))
+            result.rows += read_image_rows(batch)
+            add_bounded(result.attributes, count_attributes(batch))
         if instructions.counts_objects:
             from tfod.checker.analysis.object_statistics import (
                 ObjectFigures,  # few checks need it
@@ -209,7 +202,7 @@ def _add(result: ShardResult, batch: Batch) -> None:
     result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
     if len(result.sample) < SAMPLE_SIZE:
-        result.sample = np.concatenate((result.sample, sample_of(batch.boxes)))[:SAMPLE_SIZE]
+        result.sample = np.concatenate((result.sample, sample_boxes(batch.boxes)))[:SAMPLE_SIZE]
     if not batch.boxes.all_valid:
         result.flat += int(batch.boxes.flat.sum())
     codes, uses = batch.uses

@@ -50,7 +50,7 @@ class ShardResult:
         read: number of bytes that were read.
         keys: feature keys that occur in the records.
         columns: statistics that show whether the box columns are permuted.
-        sample: some of the boxes, from :func:`~tfod.checker.analysis.box_forms.sample_of`.
+        sample: some of the boxes, from :func:`~tfod.checker.analysis.box_forms.sample_boxes`.
         is_empty_file: whether the shard is a file of 0 bytes in a numbered set.
         compression: "GZIP" or "ZLIB"; empty if the shard is not compressed.
         unreadable: the I/O error that ended reading; empty if there was none.

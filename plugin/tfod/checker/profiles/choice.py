@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfod.checker.analysis.result import UnmatchedRecords
-from tfod.checker.profiles.profile import OFF, Profile, profile_of_layout
+from tfod.checker.profiles.profile import OFF, Profile, layout_to_profile
 from tfod.checker.report import ChosenProfile
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
@@ -21,7 +21,7 @@ AS_IMPORTED = Profile("none", "the keys that Datumaro's import reads", {})
 """The profile for such records if the receiver is Datumaro, which reads the keys that it knows."""
 
 
-def profile_of(
+def choose_profile(
     requested: Profile | None,
     shards: Sequence[Shard],
     max_record_bytes: int,
@@ -39,7 +39,7 @@ def profile_of(
         return requested, ChosenProfile(requested.name, "requested"), None
     counts = count_keys(shards, min(MAX_RECORD_BYTES, max_record_bytes))
     layout, reason = choose_layout(counts) or (None, "")
-    profile = profile_of_layout(layout) if layout else None
+    profile = layout_to_profile(layout) if layout else None
     if implied is not None and (not counts.records or _is_read(implied, profile, counts)):
         return implied, ChosenProfile(implied.name, "used by the receiver"), None
     if implied is None and profile is not None:

@@ -23,9 +23,9 @@ from tfod.checker.profiles.profile import (
     OFF,
     READY,
     Profile,
-    field_mapping_among,
-    known_meaning,
-    profile_of_features,
+    features_to_profile,
+    get_meaning,
+    restrict_field_mapping,
 )
 from tfod.checker.profiles.python_source import PythonSource
 from tfod.checker.rules.registry import require_rule_names
@@ -65,7 +65,7 @@ def load_profile(name_or_path: str) -> Profile:
     name = document.get("name") or path.name.partition(".")[0] or "profile"
     title = document.get("title", "")
     if path.suffix.lower() == ".py":  # a description has only features
-        return profile_of_features(name, title, features)
+        return features_to_profile(name, title, features)
     rules = document.get("rules", {})
     require_rule_names(map(str, rules), f"{name_or_path}: rules")
     mapping = dict(document.get("field_mapping", {}))
@@ -75,7 +75,7 @@ def load_profile(name_or_path: str) -> Profile:
         name,
         title,
         features,
-        replace(field_mapping_among(features), **mapping),
+        replace(restrict_field_mapping(features), **mapping),
         {
             code: OFF if level in (False, "off") else Severity(level)
             for code, level in rules.items()
@@ -100,14 +100,14 @@ def load(path: str, schema: dict[str, Any]) -> Any:
     return document
 
 
-def profile_of_description(description: FeatureDescription, source: str) -> Profile:
+def description_to_profile(description: FeatureDescription, source: str) -> Profile:
     """Make a profile from the description of records, named after their source."""
-    features = {key: replace(spec, meaning=known_meaning(key)) for key, spec in description.items()}
+    features = {key: replace(spec, meaning=get_meaning(key)) for key, spec in description.items()}
     if not features:
         raise TfodError(f"{source}: the records have no features")
     file = Path(source).resolve().name
     name = file.partition(".")[0].replace("*", "").strip("-_") or "profile"
-    return profile_of_features(name, f"like {file}", features)
+    return features_to_profile(name, f"like {file}", features)
 
 
 def profile_to_yaml(profile: Profile) -> str:
@@ -121,7 +121,7 @@ def profile_to_yaml(profile: Profile) -> str:
 
 def profile_to_document(profile: Profile) -> dict[str, Any]:
     """Convert a profile to the document of its file, without default values."""
-    default = field_mapping_among(profile.features)
+    default = restrict_field_mapping(profile.features)
     keys = {
         field.name: getattr(profile.field_mapping, field.name) for field in fields(FieldMapping)
     }
@@ -154,7 +154,7 @@ def schema() -> dict[str, Any]:
 def _parse_python(data: bytes, path: str) -> Any:
     name, features = PythonSource(data, path).read()
     for key, feature in features.items():
-        feature["meaning"] = known_meaning(key)
+        feature["meaning"] = get_meaning(key)
         if "default" in feature:
             feature["default"] = _default_to_json(feature["default"])
     file = Path(path).name

@@ -10,7 +10,7 @@ from tfod.checker.profiles.profile import OFF, Severities
 from tfod.checker.rules.registry import all_rules
 
 
-def levels_of(
+def resolve_levels(
     profile: Severities = MappingProxyType({}),
     receiver: Severities = MappingProxyType({}),
     user: Severities = MappingProxyType({}),
@@ -35,7 +35,7 @@ def levels_of(
     return levels
 
 
-def severities_of(
+def combine_severities(
     select: Collection[str] | None,
     ignore: Collection[str],
     configured: Severities,

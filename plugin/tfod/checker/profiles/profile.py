@@ -48,19 +48,19 @@ _SEVERITIES: Mapping[str, Severities] = {
 }
 
 
-def profile_of_layout(layout: Layout) -> Profile:
+def layout_to_profile(layout: Layout) -> Profile:
     """Return the profile of a layout."""
     levels = _SEVERITIES.get(layout.name, {})
     return Profile(layout.name, layout.title, layout.features, layout.field_mapping, levels)
 
 
-READY = {name: profile_of_layout(layout) for name, layout in LAYOUTS.items()}
+READY = {name: layout_to_profile(layout) for name, layout in LAYOUTS.items()}
 """The built-in profiles, by name."""
 
 
 _MEANINGS: dict[str, str] = {
     keys.MASK: "mask of each object, as PNGs or numbers",
-    keys.EXTRA_ATTRIBUTES: "attributes without a key of their own, as JSON; for tfod only",
+    keys.EXTRA_ATTRIBUTES: "further attributes, as JSON; for tfod only",
     **{attribute.key: f"{attribute.name} of each object" for attribute in keys.OBJECT_ATTRIBUTES},
     **{
         key: spec.meaning
@@ -70,12 +70,12 @@ _MEANINGS: dict[str, str] = {
 }
 
 
-def known_meaning(key: str) -> str:
+def get_meaning(key: str) -> str:
     """Return the meaning of a key of the known formats; "" for other keys."""
     return _MEANINGS.get(key, "")
 
 
-def field_mapping_among(
+def restrict_field_mapping(
     features: FeatureDescription, usual: FieldMapping | None = None
 ) -> FieldMapping:
     """Return a field mapping, by default the OD API's, without keys that are not features."""
@@ -88,10 +88,10 @@ def field_mapping_among(
     return FieldMapping.only(**mapping)
 
 
-def profile_of_features(name: str, title: str, features: FeatureDescription) -> Profile:
+def features_to_profile(name: str, title: str, features: FeatureDescription) -> Profile:
     """Make a profile from features, similar to the built-in profile that shares most keys."""
     nearest = max(READY.values(), key=lambda profile: _similarity(profile, features))
-    mapping = field_mapping_among(features, nearest.field_mapping)
+    mapping = restrict_field_mapping(features, nearest.field_mapping)
     return Profile(
         name, title, features, mapping, nearest.severities if mapping.all_keys else _NO_NAMES
     )

@@ -34,9 +34,7 @@ class Task:
     """A CVAT task. Unknown values are None.
 
     Attributes:
-        labels: names of the labels.
         attributes: names of the known attributes of each label.
-        frames: the frames, in order.
         video: whether frames have names like ``frame_000000``, so that CVAT looks for digits.
         project: whether the frames belong to several tasks, so that names can repeat.
         new_tasks: whether this is a project in which the images of the shards become new tasks.
@@ -45,9 +43,8 @@ class Task:
         outlines: number of masks, polygons and ellipses by kind, which an import without masks
             replaces.
         hidden: number of frames whose annotations are not in shards: ``deleted``, ``honeypots``.
-        own: numbers of the frames of the job that is imported into; None for the whole task.
-        annotated: numbers of the frames whose annotations an import deletes, with or without a
-            record for them.
+        job_frames: numbers of the frames of the job that is imported into; None for the whole task.
+        annotated: numbers of the frames whose annotations an import deletes.
         skips_others: whether images that match no frame are skipped instead of rejected.
     """
 
@@ -62,15 +59,15 @@ class Task:
     outlines: Mapping[str, int] = field(default_factory=dict)
     hidden: Mapping[str, int] = field(default_factory=dict)
     annotated: frozenset[int] = frozenset()
-    own: frozenset[int] | None = None
+    job_frames: frozenset[int] | None = None
     skips_others: bool = False
 
-    def kept(self) -> Task:
+    def without_deletions(self) -> Task:
         """Return the task without the annotations that an import would delete."""
         return replace(self, unsupported_shapes={}, outlines={}, hidden={}, annotated=frozenset())
 
 
-def shown(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
+def find_visible_frames(keyframes: Iterable[tuple[int, bool]], frames: Sequence[int]) -> set[int]:
     """Return the frames on which a track is visible.
 
     Keyframes are pairs of a frame and whether the track is outside from there on; both arguments
@@ -116,15 +113,15 @@ def _task_from_xml(path: str) -> Task:
         elif isinstance(part, CvatImage):
             # A task can have many shapes, so only their counts are kept.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
-            others.update(part.others)
+            others.update(part.other_shapes)
             outlines.update(shape.kind for shape in part.shapes if shape.kind != BOX)
-            if part.shapes or part.others or part.tags:
+            if part.shapes or part.other_shapes or part.tags:
                 annotated.add(part.number)
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
     one_task = meta.tasks == 1
     rows = [(image.name, image.number, image.height, image.width) for image in images]
-    if not images and meta.video:
+    if not images and meta.is_video:
         size = meta.height, meta.width
         rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
     # In the export of a project, CVAT numbers the frames of all tasks consecutively.
@@ -139,8 +136,8 @@ def _task_from_xml(path: str) -> Task:
             for label in meta.labels
         },
         frames=frames or None,
-        video=meta.video,
-        project=meta.project and not one_task,
+        video=meta.is_video,
+        project=meta.is_project and not one_task,
         without_frames=None if frames else path,
         unsupported_shapes=others,
         outlines=outlines,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfod.checker.analysis.batch import ImageRow
-from tfod.checker.finding import Place
+from tfod.checker.finding import Location
 from tfod.checker.references.cvat_task import Frame, Task
 from tfod.detection.labels.fuzzy_names import FuzzyNames, strip_punctuation
 from tfod.errors import TfodError
@@ -40,7 +40,7 @@ class MatchedBy(enum.Enum):
     DIGITS = "digits"
 
 
-def root_of(filename: str) -> str:
+def to_image_id(filename: str) -> str:
     """Return the id of an image in an import to CVAT: a relative path without extension."""
     return split_extension(safe_relative_path(filename))[0]
 
@@ -65,7 +65,7 @@ class Matcher:
 
     def find(self, filename: str) -> tuple[int | None, MatchedBy]:
         """Find the frame of an image by its name, or by the number in it, as CVAT does."""
-        index, root = self._find_by_name(filename), root_of(filename)
+        index, root = self._find_by_name(filename), to_image_id(filename)
         if self._is_exact:  # an image of another task may have the same base name or number
             return index, MatchedBy.NAME
         if index is None and self._missing_folder:
@@ -81,12 +81,12 @@ class Matcher:
         digits = _to_int(posixpath.basename(root)[len(_VIDEO_NAME) :])
         return self._find_by_number(digits), MatchedBy.DIGITS
 
-    def place(self, filename: str, location: str) -> int | None:
+    def match(self, filename: str, location: str) -> int | None:
         """Find the frame of an image for an import, or None if the task skips the image."""
         index, matched_by = self.find(filename)
         if self._is_exact:
             return index
-        name = posixpath.basename(root_of(filename))
+        name = posixpath.basename(to_image_id(filename))
         # CVAT matches kitten3.jpg with frame 3.
         if index is None or (matched_by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
             raise TfodError(f"{location}: image {filename!r:.81} matches no frame of the task")
@@ -96,7 +96,7 @@ class Matcher:
         """Return whether CVAT's own lookup finds this frame of the task by its name."""
         return self._frames[self._by_root[_root(frame.name)]] is frame
 
-    def nearest(self, filename: str) -> str | None:
+    def find_similar(self, filename: str) -> str | None:
         """Return a frame name that differs only in case, spaces, punctuation or folders."""
         return self._fuzzy_names.find_same(filename)
 
@@ -122,7 +122,7 @@ class Matcher:
 
     def _find_missing_folder(self, filenames: Sequence[str]) -> str:
         """Find the only folder that all names seem to lack, by the name with the most parts."""
-        deepest = max(map(root_of, filenames), key=lambda root: root.count("/"), default="")
+        deepest = max(map(to_image_id, filenames), key=lambda root: root.count("/"), default="")
         ending = "/" + deepest
         roots = (root for root in self._by_root if deepest and ("/" + root).endswith(ending))
         folders = {root[: -len(deepest)].removesuffix("/") for root in roots}
@@ -132,7 +132,7 @@ class Matcher:
             if len(folders) < 2:
                 break
             if self._find_by_name(filename) is None:
-                root = root_of(filename)
+                root = to_image_id(filename)
                 folders = {
                     folder for folder in folders if posixpath.join(folder, root) in self._by_root
                 }
@@ -144,17 +144,17 @@ class Attachment:
     """A record, and the frame to which CVAT would attach its image.
 
     Attributes:
-        place: index of the frame in ``task.frames``; None if CVAT does not find a frame.
-        by: property by which the frame was found.
-        nearest: similar name of a frame, if no frame was found.
+        frame_index: index of the frame in ``task.frames``; None if CVAT does not find a frame.
+        matched_by: property by which the frame was found.
+        similar_name: similar name of a frame, if no frame was found.
         earlier: location of the first record with the same frame.
     """
 
     row: ImageRow
-    place: int | None
-    by: MatchedBy
-    nearest: str | None
-    earlier: Place | None
+    frame_index: int | None
+    matched_by: MatchedBy
+    similar_name: str | None
+    earlier: Location | None
 
 
 def attach(task: Task, rows: Sequence[ImageRow]) -> list[Attachment]:
@@ -164,18 +164,18 @@ def attach(task: Task, rows: Sequence[ImageRow]) -> list[Attachment]:
     same_name: dict[str, list[int]] = {}  # in a project, several tasks can have the same name
     for index, frame in enumerate(frames if task.project else ()):
         same_name.setdefault(frame.name, []).append(index)
-    first: dict[int, Place] = {}
+    first: dict[int, Location] = {}
     attachments = []
     for row in rows:
         match, matched_by = matcher.find(row.filename)
-        nearest = matcher.nearest(row.filename) if match is None else None
+        similar_name = matcher.find_similar(row.filename) if match is None else None
         earlier = None
         if match is not None:
             remaining = same_name.get(frames[match].name)
             match = remaining.pop() if remaining else match
             earlier = first.get(match)
-            first.setdefault(match, row.place)
-        attachments.append(Attachment(row, match, matched_by, nearest, earlier))
+            first.setdefault(match, row.location)
+        attachments.append(Attachment(row, match, matched_by, similar_name, earlier))
     return attachments
 
 
@@ -192,5 +192,5 @@ def _root(frame: str) -> str:
 
 
 def _simplify(filename: str) -> str:
-    name = posixpath.basename(root_of(filename))
+    name = posixpath.basename(to_image_id(filename))
     return strip_punctuation(name) or name

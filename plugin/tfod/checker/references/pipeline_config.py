@@ -1,7 +1,7 @@
 """The data settings of a pipeline.config of the TF Object Detection API.
 
-Protobuf's text format parses the file, with a descriptor of the few fields that are needed. Their
-names are those of tensorflow/models, ``research/object_detection/protos``. Others are skipped.
+Protobuf's text format parses the file, with a descriptor of the few fields that are needed, from
+tensorflow/models, ``research/object_detection/protos``. Other fields are skipped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ESCAPES = {
     "\r": r"`\r` is a carriage return",
 }
 _UNSET = ("", "TODO")
-"""Placeholders for paths in the OD API's templates, besides ``PATH_TO_BE_CONFIGURED``."""
+"""Placeholders for paths in the OD API's templates, next to ``PATH_TO_BE_CONFIGURED``."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Setting:
         """Whether it has a control character, because a path was written with backslashes."""
         return any(character < " " for character in str(self.value))
 
-    def set_to(self, value: str | int | bool) -> str:
+    def format_fix(self, value: str | int | bool) -> str:
         """Return a fix with another value: ``Set `model.ssd.num_classes: 3`.``."""
         return f"Set {Setting(self.path, value)}."
 
@@ -142,7 +142,7 @@ class TrainingConfig:
         files = (file for reader in self.readers for file in reader.files.values())
         return list(dict.fromkeys(files))
 
-    def lost_paths(self) -> Iterator[tuple[Setting, str]]:
+    def find_missing_paths(self) -> Iterator[tuple[Setting, str]]:
         """Yield the paths that match no file on this computer, and the reason."""
         shards = (path for reader in self.readers for path in reader.paths)
         for path in (*shards, *self.label_maps):
@@ -191,7 +191,7 @@ def _parse(file: str) -> Any:
 
 
 def _find_files(path: Setting) -> tuple[Sequence[str], str]:
-    """Return the files that match a path or a pattern, and the reason if there are none."""
+    """Return the files that match a path or a pattern, and the reason if no file does."""
     pattern = str(path.value)
     if pattern.strip().upper() in _UNSET or "PATH_TO_BE" in pattern:
         return (), "is not filled in"

@@ -16,7 +16,7 @@ import numpy as np
 
 from tfod.checker.analysis.encoded_images import PILLOW_FORMATS, strict_pillow
 from tfod.checker.finding import plural, size
-from tfod.checker.reporters.escaping import columns, shortened_name, visible
+from tfod.checker.reporters.escaping import columns, shorten_name, visible
 from tfod.checker.reporters.samples import Sample
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.images.mask_images import decode_mask_png, png_size
@@ -62,7 +62,7 @@ def draw(
         colours: colours of the boxes; by default red with findings, and otherwise blue.
         detection: masks and keypoints to draw in the colours of their boxes.
     """
-    small, aspect = shrunk(sample, _MAX_SIDE)
+    small, aspect = make_thumbnail(sample, _MAX_SIDE)
     numbers, corners = _select_boxes(sample)
     colours = colours or [
         WRONG if number in sample.offending else OTHER for number in range(len(sample.boxes))
@@ -84,7 +84,7 @@ def draw(
     ]
     _place_names(boxes, frame, letter)
     layer = _draw_masks(detection, colours, aspect) if detection else None
-    svg: str = template_of("drawing.svg").render(
+    svg: str = get_template("drawing.svg").render(
         view=f"{frame[0]:.0f} {frame[1]:.0f} {frame_width:.0f} {frame_height:.0f}",
         width=width,
         height=max_height,
@@ -102,7 +102,7 @@ def draw(
 
 
 @cache
-def template_of(name: str) -> Template:
+def get_template(name: str) -> Template:
     """Load a template, which takes as long as a small check."""
     try:
         import jinja2
@@ -118,16 +118,16 @@ def template_of(name: str) -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(number="{:,}".format, size=size, plural=plural)
-    environment.filters.update(shortened=shortened_name)
+    environment.filters.update(shortened=shorten_name)
     return environment.get_template(name)
 
 
-def undrawn(sample: Sample) -> int:
+def count_undrawn(sample: Sample) -> int:
     """Return the number of boxes that are not drawn: too many, or with NaN."""
     return len(sample.boxes) - len(_select_boxes(sample)[0])
 
 
-def class_colour(name: str, label: int | None) -> str:
+def choose_class_colour(name: str, label: int | None) -> str:
     """Return the colour of a class: by its id, so that similar ids differ, or by its name."""
     index = label if label is not None else zlib.crc32(name.encode("utf-8", "replace"))
     # Steps of the golden ratio keep a distance from all earlier hues.
@@ -180,7 +180,7 @@ def _place_names(boxes: Sequence[_Box], frame: Sequence[float], letter: float) -
     used: list[tuple[float, float, float]] = []  # left, top, right
     height = 1.3 * letter
     for box in reversed(boxes):
-        width = (columns(shortened_name(box.name)) * _LETTER_WIDTH + 2 * _NAME_MARGIN) * letter
+        width = (columns(shorten_name(box.name)) * _LETTER_WIDTH + 2 * _NAME_MARGIN) * letter
         x = max(left, min(box.corners[0], right - width))
         for y in (box.corners[1] - height, box.corners[1] + 0.1 * letter, box.corners[3]):
             is_free = all(
@@ -240,7 +240,7 @@ def _decode_mask(mask: PngMask) -> np.ndarray | None:
     return None
 
 
-def shrunk(sample: Sample, max_side: int) -> tuple[Image.Image | None, float]:
+def make_thumbnail(sample: Sample, max_side: int) -> tuple[Image.Image | None, float]:
     """Decode an image to 8-bit RGB, with sides of at most ``max_side`` pixels.
 
     Returns:

@@ -29,7 +29,7 @@ def visible(text: str) -> str:
     return _ESCAPED.sub(_escape, text)
 
 
-def shortened_name(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Truncate and escape a class name, to draw it on an image."""
     if len(name) > _MAX_NAME_LENGTH:
         name = name[: _MAX_NAME_LENGTH - 1] + "…"
@@ -51,12 +51,8 @@ def columns(text: str) -> int:
     return sum(map(_character_width, text))
 
 
-def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table, with the first column left-aligned and the others right-aligned.
-
-    Args:
-        rows: the cells, which are not escaped; all rows have the same length.
-    """
+def format_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table, with the first column left-aligned, the others right-aligned."""
     widths = [max(map(columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         pads = [" " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)]

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from tfod.checker.finding import Finding, Severity, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import SEVEREST_FIRST, group_findings, place_of
+from tfod.checker.reporters.wording import SEVEREST_FIRST, format_location, group_findings
 from tfod.tfrecord.storage.urls import is_url
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -39,13 +39,13 @@ def render_github(report: Report) -> str:
 
 def _format_command(report: Report, finding: Finding, title: str) -> str:
     """Format a finding as a workflow command. For a zip entry, the file is the zip."""
-    source = report.source_of(finding.shard)
+    source = report.find_source(finding.shard)
     path = source or (report.sources[0].name if report.sources else ".")
     folder = os.path.join(os.getcwd(), "")
     if not is_url(path) and os.path.abspath(path).startswith(folder):
         path = os.path.relpath(path)
     entry = finding.shard[len(source) :].lstrip(":")
-    parts = (place_of(finding, entry), visible(finding.message))
+    parts = (format_location(finding, entry), visible(finding.message))
     text = ": ".join(filter(None, parts)) + (
         f"\nFix: {visible(finding.fix)}" if finding.fix else ""
     )
@@ -54,6 +54,6 @@ def _format_command(report: Report, finding: Finding, title: str) -> str:
 
 
 def _escape(text: str, more: str = "") -> str:
-    # As escapeData of @actions/core, packages/core/src/command.ts.
+    # Same as escapeData of @actions/core, packages/core/src/command.ts.
     special = f"%\r\n{more}"
     return "".join(f"%{ord(char):02X}" if char in special else char for char in text)

@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from tfod.checker.finding import Finding, plural
 from tfod.checker.receivers import VERDICT_TEXTS
-from tfod.checker.report import REPORT_VERSION, Report, most_first
+from tfod.checker.report import REPORT_VERSION, Report, sort_by_count
 from tfod.checker.reporters import wording
-from tfod.checker.reporters.drawing import OTHER, WRONG, draw, template_of, undrawn
+from tfod.checker.reporters.drawing import OTHER, WRONG, count_undrawn, draw, get_template
 from tfod.checker.reporters.samples import Sample
-from tfod.checker.reporters.wording import Group, group_findings, headline, next_steps, record_name
+from tfod.checker.reporters.wording import (
+    Group,
+    format_headline,
+    format_record,
+    group_findings,
+    next_steps,
+)
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ ON_THE_PAGE = {
     "ZIP007": "Split it into several archives, or check a very large shard without the zip.",
     "TSK007": "Export the task as CVAT for images 1.1.",
 }
-"""Fixes for users of the service, who cannot pass options, by rule."""
+"""Fixes by rule for users of the service, because they cannot pass options."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,6 @@ class Card:
     """An image on a page, with its description.
 
     Attributes:
-        svg: the image with its boxes.
         name: file name of the image, or another name of the record.
         where: the record, as text.
         lines: first finding, title and number of findings of each rule, most severe first.
@@ -75,8 +80,9 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
     cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)
     sizes = {f"{width} × {height}": n for (height, width), n in report.image_sizes.items()}
+    source = report.sources[0].name if report.sources else "tfod check"
     return _render(
-        title=f"{headline(report)} · {report.sources[0].name if report.sources else 'tfod check'}",
+        title=f"{format_headline(report)} · {source}",
         report=report,
         has_wrong_boxes=any(sample.offending for sample in samples),
         next_steps=next_steps(report, groups, on_page=on_page),
@@ -91,7 +97,7 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     )
 
 
-def body_of(page: mmap) -> tuple[int, int, int]:
+def find_body(page: mmap) -> tuple[int, int, int]:
     """Find the body of a page from :func:`render_html`, to include it in another page.
 
     The body contains the ``<h1>``. The other page needs :func:`report_css`, and ``img-src data:``
@@ -117,8 +123,8 @@ def report_css() -> str:
 
 @cache
 def load_template() -> Template:
-    """Load the template of the page, like :func:`~tfod.checker.reporters.drawing.template_of`."""
-    template = template_of("report.html")
+    """Load the template of the page, like :func:`~tfod.checker.reporters.drawing.get_template`."""
+    template = get_template("report.html")
     template.globals.update(
         wording=wording,
         verdict_texts=VERDICT_TEXTS,
@@ -142,7 +148,7 @@ def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) ->
         findings = [item for item in group.findings if (item.shard, item.record) == record]
         if findings:
             lines.append((findings[0], group.rule.title, len(findings)))
-    count, name = undrawn(sample), record_name(sample.record)
+    count, name = count_undrawn(sample), format_record(sample.record)
     return Card(
         svg=draw(sample),
         name=sample.item or name,
@@ -163,7 +169,7 @@ def _replace_fix(group: Group, fix: str | None) -> Group:
 def _make_bars(counts: Mapping[str, int]) -> dict[str, object]:
     """Return name, count and percent of the longest bar, the most frequent first."""
     longest = max(counts.values(), default=0) or 1
-    bars = [(name, count, count / longest * 100) for name, count in most_first(counts)]
+    bars = [(name, count, count / longest * 100) for name, count in sort_by_count(counts)]
     return _fold(bars, _OPEN_BARS)
 
 

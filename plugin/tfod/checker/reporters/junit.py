@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from tfod.checker.finding import Finding, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import Group, group_findings, place_of
+from tfod.checker.reporters.wording import Group, format_location, group_findings
 
 _WHOLE_DATASET = "the dataset"  # name of the suite with the findings that do not concern one file
 
@@ -29,7 +29,7 @@ def render_junit(report: Report) -> str:
             root, "testsuite", name=visible(name) or _WHOLE_DATASET, skipped="0", time="0.000"
         )
         properties = SubElement(suite, "properties")
-        dataset = report.dataset_of(name)
+        dataset = report.find_dataset(name)
         profile = (dataset or report).profile.name
         values = {"receiver": report.receiver, "profile": profile}
         values |= {"dataset": dataset.name} if dataset else {}
@@ -37,7 +37,7 @@ def render_junit(report: Report) -> str:
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (group for group in groups if group.code in counts):
             listed = [
-                finding for finding in group.findings if report.source_of(finding.shard) == name
+                finding for finding in group.findings if report.find_source(finding.shard) == name
             ]
             _add_rule(suite, group, listed, counts[group.code], report)
         if suite.find("testcase/failure") is None:
@@ -54,7 +54,7 @@ def _by_file(report: Report) -> Mapping[str, Mapping[str, int]]:
     """Count all findings by file and rule, with the sources first."""
     files: dict[str, Counter[str]] = {source.name: Counter() for source in report.sources}
     for shard, counts in report.counts.by_shard.items():
-        files.setdefault(report.source_of(shard), Counter()).update(counts)
+        files.setdefault(report.find_source(shard), Counter()).update(counts)
     return files or {"": {}}
 
 
@@ -74,7 +74,7 @@ def _add_rule(
 def _format_lines(group: Group, listed: Sequence[Finding], count: int) -> Iterator[str]:
     """Yield the output of a test: the findings, and how to fix them."""
     for finding in listed:
-        yield ": ".join(filter(None, (place_of(finding), visible(finding.message))))
+        yield ": ".join(filter(None, (format_location(finding), visible(finding.message))))
         if finding.fix != group.fix:
             yield f"    {visible(finding.fix)}"
     if count > len(listed):

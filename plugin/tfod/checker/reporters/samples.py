@@ -93,12 +93,12 @@ def choose_samples(
 
 
 def _find_field_mapping(report: Report, shard: str, profile: Profile | None) -> FieldMapping:
-    profile = profile or READY.get((report.dataset_of(shard) or report).profile.name)
+    profile = profile or READY.get((report.find_dataset(shard) or report).profile.name)
     return profile.field_mapping if profile else FieldMapping()
 
 
 def _read_record(record: Record, shard: Shard, field_mapping: FieldMapping) -> Sample:
-    examples = ExampleBatch.of(RecordBatch.of(record, shard.name))
+    examples = ExampleBatch.of(RecordBatch.from_record(record, shard.name))
     return read_sample(Detections(examples, field_mapping), 0)
 
 
@@ -163,7 +163,7 @@ def read_sample(detections: Detections, row: int) -> Sample:
     header = image_size(image) if image else None
     height, width = header or (detections.heights[row] or 0, detections.widths[row] or 0)
     first, last = detections.box_splits[row : row + 2].tolist()
-    texts, ids = classes_of(detections, row)
+    texts, ids = read_object_classes(detections, row)
     records = detections.examples.records
     return Sample(
         shard=records.shard,
@@ -177,7 +177,7 @@ def read_sample(detections: Detections, row: int) -> Sample:
     )
 
 
-def classes_of(detections: Detections, row: int) -> tuple[list[str], list[int]]:
+def read_object_classes(detections: Detections, row: int) -> tuple[list[str], list[int]]:
     """Return the class texts and ids of a record's objects; empty if it does not have them."""
     texts = detections.texts_in(detections.column(keys.CLASS_TEXT, Kind.BYTES), row)
     labels = detections.column(keys.CLASS_LABEL, Kind.INT64)

@@ -11,14 +11,14 @@ from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import WIDTH, visible
 from tfod.checker.reporters.wording import (
     Group,
-    about_dataset,
-    amounts,
-    decoded,
-    for_whom,
+    describe_dataset,
+    format_amounts,
+    format_decoded,
+    format_location,
+    format_receiver,
+    format_totals,
     group_findings,
     next_steps,
-    place_of,
-    totals,
 )
 
 _EXAMPLES = 3  # findings that are shown for each rule; the others are counted
@@ -59,11 +59,11 @@ def render_text(
 
 
 def _head(report: Report, color: bool, receivers: bool) -> Iterator[str]:
-    verdict = ("VALID" if report.valid else "INVALID") + for_whom(report)
+    verdict = ("VALID" if report.valid else "INVALID") + format_receiver(report)
     paint = _GREEN if report.valid else _RED
-    yield _wrap(f"{verdict}: {totals(report)}", 0, verdict, paint if color else "")
-    yield _wrap(f"Checked: {amounts(report.counts)}", 0)
-    yield _wrap(f"Decoded: {decoded(report)}", 0)
+    yield _wrap(f"{verdict}: {format_totals(report)}", 0, verdict, paint if color else "")
+    yield _wrap(f"Checked: {format_amounts(report.counts)}", 0)
+    yield _wrap(f"Decoded: {format_decoded(report)}", 0)
     reason = f" ({report.profile.reason})" if report.profile.reason else ""
     yield _wrap(f"Profile: {report.profile.name}{reason}", 0)
     label_maps = [name for dataset in report.datasets for name in dataset.label_maps]
@@ -75,7 +75,7 @@ def _head(report: Report, color: bool, receivers: bool) -> Iterator[str]:
         yield "Datasets:"
         for dataset in report.datasets:
             word, paint = ("VALID", _GREEN) if dataset.valid else ("INVALID", _RED)
-            text = f"{word} {dataset.name}: {about_dataset(dataset)}"
+            text = f"{word} {dataset.name}: {describe_dataset(dataset)}"
             yield _wrap(text, 2, word, paint if color else "")
     if receivers:
         yield "Receivers:"
@@ -97,7 +97,7 @@ def group_lines(group: Group, color: bool) -> Iterator[str]:
     shown = group.findings[:_EXAMPLES]
     by_message: dict[tuple[str, str], list[str]] = {}
     for finding in shown:
-        by_message.setdefault((finding.message, finding.fix), []).append(place_of(finding))
+        by_message.setdefault((finding.message, finding.fix), []).append(format_location(finding))
     for (message, fix), locations in by_message.items():
         yield from (f"  {location}" for location in locations[:-1])
         if locations[-1]:  # not wrapped, because it may contain a path

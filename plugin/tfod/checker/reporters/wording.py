@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
-from tfod.checker.profiles.policy import levels_of
+from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS
 from tfod.checker.report import Counts, DatasetReport, Report
@@ -26,7 +26,6 @@ class Group(NamedTuple):
         severity: the severity of the rule in this check.
         fix: the fix of all listed findings if they have the same one, else the fix of the rule.
         total: number of findings, including those that are not listed.
-        files: number of files with findings.
         findings: the listed findings, starting with one of each fix, feature and shard.
     """
 
@@ -78,12 +77,12 @@ def group_findings(report: Report) -> list[Group]:
 _NO_RECORD = "no record was read"
 
 
-def headline(report: Report) -> str:
+def format_headline(report: Report) -> str:
     """Format the verdict: ``Ready for CVAT: 12 images, no boxes``, ``9 errors in 3 of 38 images``.
 
     A single error that does not concern an image is described.
     """
-    counts, whom = report.counts, for_whom(report)
+    counts, whom = report.counts, format_receiver(report)
     if report.valid:
         zipped = " once it is zipped with its label map" if is_to_be_zipped(report) else ""
         ready = f"Ready{whom}{zipped}" if whom else "Valid"
@@ -121,12 +120,12 @@ def is_to_be_zipped(report: Report) -> bool:
     return report.receiver == CVAT.name and not all(name.endswith(".zip") for name in names)
 
 
-def for_whom(report: Report) -> str:
+def format_receiver(report: Report) -> str:
     """Return the suffix `` for CVAT`` for a verdict; empty if it is for any receiver."""
     return "" if report.receiver == ANY.name else f" for {RECEIVERS[report.receiver].title}"
 
 
-def totals(report: Report) -> str:
+def format_totals(report: Report) -> str:
     """Format the number of findings, ``2 errors, 1 warning, 0 infos``, with remarks.
 
     If there are several datasets, the text begins with the number of valid ones.
@@ -157,50 +156,47 @@ def _format_by_severity(counts: Counts) -> str:
     )
 
 
-def amounts(counts: Counts) -> str:
+def format_amounts(counts: Counts) -> str:
     """Format the amount of data: ``6 shards, 1,204 records, 1,204 images, 8,310 boxes``."""
     nouns = ("shard", "record", "image", "box")
     numbers = (counts.shards, counts.records, counts.images, counts.boxes)
     return ", ".join(map(plural, numbers, nouns))
 
 
-def about_dataset(dataset: DatasetReport) -> str:
+def describe_dataset(dataset: DatasetReport) -> str:
     """Describe one of several datasets, for a line that begins with its verdict and name."""
-    text = f"{_format_by_severity(dataset.counts)}; {amounts(dataset.counts)}"
+    text = f"{_format_by_severity(dataset.counts)}; {format_amounts(dataset.counts)}"
     maps = (
         f"label map {join_names(dataset.label_maps, 1)}" if dataset.label_maps else "no label map"
     )
     return visible(f"{text}; profile {dataset.profile.name}; {maps}")
 
 
-def decoded(report: Report) -> str:
+def format_decoded(report: Report) -> str:
     """Format the number of decoded images: ``200 of 20,000 images (the first 200 …)``."""
     counts = report.counts
     reason = f" ({report.undecoded})" if report.undecoded else ""
     return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
 
 
-def unnamed_key(finding: Finding) -> str:
+def get_unnamed_key(finding: Finding) -> str:
     """Return the key of the feature of a finding, or "" if the message contains it."""
     key = finding.feature or ""
     return "" if key in finding.message else visible(key)
 
 
-def record_name(record: int) -> str:
+def format_record(record: int) -> str:
     """Format a record number: ``record 12``, ``record 0 (the first)``."""
     return f"record {record}{'' if record else ' (the first)'}"
 
 
-def place_of(finding: Finding, shard: str | None = None) -> str:
-    """Format a location: ``train.record, record 12, byte 4096, image/encoded (000012.jpg)``.
-
-    ``shard`` replaces the name of the shard; empty to omit it.
-    """
+def format_location(finding: Finding, shard: str | None = None) -> str:
+    """Format a location: ``train.record, record 12, byte 4096, image/encoded (000012.jpg)``."""
     parts = (
         visible(finding.shard if shard is None else shard),
-        "" if finding.record is None else record_name(finding.record),
+        "" if finding.record is None else format_record(finding.record),
         "" if finding.offset is None else f"byte {finding.offset}",
-        unnamed_key(finding),
+        get_unnamed_key(finding),
     )
     item = finding.item if finding.item != finding.shard else ""
     location = ", ".join(filter(None, parts))
@@ -237,9 +233,11 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
         return [(f"{menu} TFRecord 1.0 and {file}.", "")]
     maps = [name for dataset in report.datasets for name in dataset.label_maps]
     if report.receiver == OD_API.name and report.shards and maps:
-        # The names of zip entries are those of the files after unpacking.
+        # The file names after unpacking are the names of the zip entries.
         shard, label_map = (
-            json.dumps(visible(name.removeprefix(f"{report.source_of(name)}:")), ensure_ascii=False)
+            json.dumps(
+                visible(name.removeprefix(f"{report.find_source(name)}:")), ensure_ascii=False
+            )
             for name in (report.shards[0].name, maps[0])
         )
         sentence = "Add this line, and one for each other shard, to train_input_reader or "
@@ -252,7 +250,7 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
 def _find_repairable(report: Report, codes: Set[str]) -> str:
     """Return the file or folder with findings of these rules; "" if nothing can be repaired."""
     shards = report.counts.by_shard.items() if report.counts.records else ()
-    sources = {report.source_of(shard) for shard, counts in shards if codes & counts.keys()}
+    sources = {report.find_source(shard) for shard, counts in shards if codes & counts.keys()}
     for dataset in report.datasets:
         files = [name for name in dataset.sources if name in sources and not name.startswith("<")]
         folder = "" if dataset.name == "." else f"{dataset.name.rstrip('/')}/"
@@ -265,7 +263,7 @@ def _find_repairable(report: Report, codes: Set[str]) -> str:
 # Documentation of rules, for `tfod rules`, docs/rules and the page of the service
 
 
-def by_family(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
+def group_by_family(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
     """Group rules by family, in the order of the families."""
     families: dict[str, list[Rule]] = {family: [] for family in FAMILIES}
     for rule in rules:
@@ -273,24 +271,21 @@ def by_family(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
     return {family: members for family, members in families.items() if members}
 
 
-def parts(rule: Rule) -> Iterator[tuple[str, str]]:
+def describe_rule(rule: Rule) -> Iterator[tuple[str, str]]:
     """Yield the documentation of a rule below its title: headings and texts."""
     yield "Why", rule.why
     yield "Fix", rule.fix
     if rule.repair:
         yield "Repair", f"tfod repair: {rule.repair}"
     yield "Source", rule.source
-    yield from changes(rule)
+    yield from describe_overrides(rule)
 
 
-def changes(rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield the profiles and receivers that change the severity: ``Profiles``, ``off in cvat``.
-
-    For CVAT, these are the severities without a known task.
-    """
-    profiles = {profile.name: levels_of(profile.severities) for profile in READY.values()}
+def describe_overrides(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Yield the profiles and receivers that change the severity: ``Profiles``, ``off in cvat``."""
+    profiles = {profile.name: resolve_levels(profile.severities) for profile in READY.values()}
     receivers = {
-        receiver.name: levels_of(receiver=receiver.severities(None))
+        receiver.name: resolve_levels(receiver=receiver.severities(None))
         for receiver in RECEIVERS.values()
     }
     for heading, word, policies in (("Profiles", "in", profiles), ("Receivers", "for", receivers)):

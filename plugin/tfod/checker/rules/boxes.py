@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from tfod.checker.analysis.batch import Batch
-from tfod.checker.analysis.box_forms import FIXES, SAMPLE_SIZE, SIZES, forms_of, sample_of
+from tfod.checker.analysis.box_forms import FIXES, SAMPLE_SIZE, SIZES, find_box_forms, sample_boxes
 from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR, SIDES, BoxColumns
 from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity
@@ -79,14 +79,15 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
         side = next(index for index, corner in enumerate(corners) if not np.isfinite(corner))
         value: JsonValue = {"object": number, "box": [repr(corner) for corner in corners]}
         message = f"box {number} has {SIDES[side]} {corners[side]}"
-        return batch.finding(row, message, batch.own(f"{BOX_KEY}/{SIDES[side]}"), value)
+        return batch.finding(row, message, batch.key_for(f"{BOX_KEY}/{SIDES[side]}"), value)
 
     yield from batch.findings(np.flatnonzero(~boxes.finite).tolist(), make_finding)
 
 
 @rule(
     "BOX003 error: box far outside the image",
-    why="Training stops with 'maximum box coordinate value is larger than 1.1', or loses the box.",
+    why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
+    "clipped to nothing.",
     fix="Clip boxes to the image, and normalize them by the size of the image that is stored in "
     "the record; tfod convert clips them with --odd-boxes=clip.",
     source=_TO_ABSOLUTE,
@@ -104,7 +105,8 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
 
 @rule(
     "BOX004 warning: box extends slightly beyond the image",
-    why="The trainer tolerates coordinates up to 1.1, but nothing of the object is visible there.",
+    why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
+    "is visible.",
     fix="Clip boxes to the image: max(0, x) and min(1, x).",
     source=_TO_ABSOLUTE,
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
@@ -140,7 +142,7 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
     if boxes.all_valid:
         return ()
-    prefix = f"looks like {' or '.join(forms_of(sample_of(boxes))) or 'pixels'}: "
+    prefix = f"looks like {' or '.join(find_box_forms(sample_boxes(boxes))) or 'pixels'}: "
     return batch.box_findings(boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners))
 
 
@@ -212,8 +214,8 @@ def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
 )
 def _check_duplicates(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
-    for row in _rows_with_equal_boxes(batch):
-        classes = batch.classes_of(row)
+    for row in _find_rows_with_equal_boxes(batch):
+        classes = batch.get_classes(row)
         seen: dict[object, int] = {}
         for number, corners in enumerate(boxes.of(row).tolist()):
             name = classes[number] if number < len(classes) else None
@@ -223,7 +225,7 @@ def _check_duplicates(batch: Batch) -> Iterator[Finding]:
                 yield batch.box_finding(row, number, corners, description)
 
 
-def _rows_with_equal_boxes(batch: Batch) -> list[int]:
+def _find_rows_with_equal_boxes(batch: Batch) -> list[int]:
     """Return the records that have two equal boxes, and very rarely another (hash collision)."""
     boxes = batch.boxes
     if len(boxes.corners) < 2:
@@ -261,7 +263,7 @@ _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 def _check_count(batch: Batch) -> Iterator[Finding]:
     """Report images with more boxes than max_number_of_boxes; exactly that number is an info."""
     boxes = batch.boxes
-    key = batch.own(BOX_KEY)
+    key = batch.key_for(BOX_KEY)
     for row in np.flatnonzero(boxes.counts >= MAX_NUMBER_OF_BOXES).tolist():
         count = int(boxes.counts[row])
         if count > MAX_NUMBER_OF_BOXES:
@@ -298,7 +300,7 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     for row, (x, y) in zip(rows, maxima[mask].tolist(), strict=True):
         message = f"boxes extend to {x:.4g} in x and {y:.4g} in y, as if x was divided by the "
         message += "height and y by the width"
-        yield batch.finding(row, message, batch.own(BOX_KEY))
+        yield batch.finding(row, message, batch.key_for(BOX_KEY))
 
 
 @dataset_rule(
@@ -312,8 +314,7 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     """Report shards of ten or more boxes, at least half of which have no area (BOX007)."""
     for shard in result.shards:
         if shard.boxes >= _MIN_BOXES and 2 * shard.flat >= shard.boxes:
-            message = f"{shard.flat:,} of {shard.boxes:,} boxes have no area"
-            yield Finding(message=message, shard=shard.name)
+            yield Finding(f"{shard.flat:,} of {shard.boxes:,} boxes have no area", shard=shard.name)
 
 
 @dataset_rule(
@@ -327,17 +328,17 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
 def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
     """Report shards with many invalid boxes that would all be valid in another column order."""
     for shards in result.by_subset.values():
-        if SIZES in forms_of(np.concatenate([shard.sample for shard in shards])):
+        if SIZES in find_box_forms(np.concatenate([shard.sample for shard in shards])):
             continue  # BOX022 reports these; an order of corners may fit them by chance
         suspects = [(shard.name, shard.columns) for shard in shards if shard.columns.candidates]
         # Small shards may have enough boxes only together.
         combined = sum((shard.columns for shard in shards), BoxColumns())
         for name, columns in suspects or [(shards[0].name, combined)]:
             if columns.candidates:
-                yield _permutation_finding(result, name, columns)
+                yield _report_permutation(result, name, columns)
 
 
-def _permutation_finding(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
+def _report_permutation(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
     orders = " or ".join(map(str, columns.candidates))
     message = f"{columns.invalid:,} of {columns.boxes:,} boxes are inverted or far outside the "
     message += f"image; none would be if the columns were read as {orders}"
@@ -346,17 +347,17 @@ def _permutation_finding(result: DatasetResult, shard: str, columns: BoxColumns)
 
 
 @dataset_rule(
-    "BOX022 error: boxes are not two normalized corners",
+    "BOX022 error: boxes are not normalized corner coordinates",
     why="Every box is wrong, even if it looks right. The model learns to detect nothing.",
     fix="Correct the script and write the shard again. Use tfod show to look at the boxes.",
     source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
 )
 def _check_form(result: DatasetResult) -> Iterator[Finding]:
     """Report shards, or all small shards together, whose boxes have another unit or form."""
-    forms = {shard.name: forms_of(shard.sample) for shard in result.shards}
+    forms = {shard.name: find_box_forms(shard.sample) for shard in result.shards}
     small = [shard for shard in result.shards if len(shard.sample) < SAMPLE_SIZE]
     if small and not any(forms.values()):
-        forms = {small[0].name: forms_of(np.concatenate([shard.sample for shard in small]))}
+        forms = {small[0].name: find_box_forms(np.concatenate([shard.sample for shard in small]))}
     for name, shard_forms in forms.items():
         if shard_forms:
             message = f"boxes seem to be {' or '.join(shard_forms)}"

@@ -12,9 +12,9 @@ from tfod.checker.analysis.batch import Batch
 from tfod.checker.analysis.duplicates import Repeat
 from tfod.checker.analysis.encoded_images import FORMAT_TITLES, ImageFacts
 from tfod.checker.analysis.result import DatasetResult
-from tfod.checker.finding import Finding, JsonValue, Place, Severity, plural
+from tfod.checker.finding import Finding, JsonValue, Location, Severity, plural
 from tfod.checker.rules.registry import dataset_rule, detection_rule, each_image, rule
-from tfod.checker.rules.tensorflow_images import obstacle_to_decoding
+from tfod.checker.rules.tensorflow_images import find_decoding_obstacle
 from tfod.detection import keys
 from tfod.detection.images.image import FIRST_TRANSPOSED
 from tfod.detection.problems import READ
@@ -46,14 +46,14 @@ def _check_no_image(facts: ImageFacts) -> Iterator[Finding]:
     if facts.header is not None or facts.size <= 0:
         return
     message = f"the {facts.size} bytes are not a readable image"
-    raw = _raw_shape(facts)
+    raw = _guess_raw_shape(facts)
     looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
     fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else ""
     suffix = f": they look like {looks_like}" if looks_like else ""
     yield Finding(message + suffix, keys.ENCODED, fix=fix)
 
 
-def _raw_shape(facts: ImageFacts) -> str:
+def _guess_raw_shape(facts: ImageFacts) -> str:
     height, width = facts.declared_height or 0, facts.declared_width or 0
     if height <= 0 or width <= 0:
         return ""
@@ -71,9 +71,9 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
     """Report images that fail to decode, except for those that IMG005 or IMG009 reports."""
     for row, image in batch.images.by_row.items():
         header = batch.images.headers[row]
-        if image.failure and header and header.complete and not obstacle_to_decoding(header):
+        if image.failure and header and header.complete and not find_decoding_obstacle(header):
             message = f"the image does not decode: {image.failure}"
-            yield batch.finding(row, message, batch.own(keys.ENCODED))
+            yield batch.finding(row, message, batch.key_for(keys.ENCODED))
 
 
 @rule(
@@ -85,11 +85,11 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
 )
 @each_image
 def _check_format(facts: ImageFacts) -> Iterator[Finding]:
-    if facts.says_another_format:
-        yield _format_finding(facts)
+    if facts.has_wrong_format:
+        yield _report_format(facts)
 
 
-def _format_finding(facts: ImageFacts) -> Finding:
+def _report_format(facts: ImageFacts) -> Finding:
     actual, declared = facts.header.format if facts.header else "", facts.declared_format
     message = f"image/format is {declared!r:.81}, but the image is a {FORMAT_TITLES[actual]}"
     return Finding(message, keys.FORMAT, declared, f"Write {actual!r} into image/format.")
@@ -105,13 +105,13 @@ def _format_finding(facts: ImageFacts) -> Finding:
 )
 @each_image
 def _check_decodable(facts: ImageFacts) -> Iterator[Finding]:
-    obstacle = obstacle_to_decoding(facts.header) if facts.header else ""
+    obstacle = find_decoding_obstacle(facts.header) if facts.header else ""
     if facts.header and obstacle:
         yield Finding(obstacle, keys.ENCODED, facts.header.format)
 
 
 @rule(
-    "IMG006 error: the image's size differs from the record's",
+    "IMG006 error: image size differs from image/height and image/width",
     why="Masks are reshaped to image/height x image/width, tools use them to scale boxes to "
     "pixels, and boxes may have been normalized by the wrong size.",
     fix="Write the size of the image, and check that its boxes were normalized by that size.",
@@ -122,7 +122,7 @@ def _check_decodable(facts: ImageFacts) -> Iterator[Finding]:
 )
 @each_image
 def _check_size(facts: ImageFacts) -> Iterator[Finding]:
-    header, sides = facts.header, facts.other_sides
+    header, sides = facts.header, facts.wrong_size_keys
     if header is None or not sides:
         return
     height, width = facts.declared_height, facts.declared_width
@@ -172,7 +172,7 @@ def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     message = f"the EXIF orientation is {header.orientation}: viewers show the image "
     message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
-    if is_swapped or (is_turned and facts.boxes_need_a_turn):
+    if is_swapped or (is_turned and facts.boxes_need_rotation):
         match = "the record has the size of" if is_swapped else "the boxes only fit"
         message += f"; {match} the rotated image, {header.width} x {header.height}"
         case = "turned"
@@ -208,7 +208,7 @@ def _check_sha256(batch: Batch) -> Iterator[Finding]:
             message = f"is {declared[:12]}…, but the image has {image.sha256[:12]}…"
         else:
             message = f"is {declared[:80]!r}, not 64 hexadecimal digits"
-        key = batch.own(keys.SHA256)
+        key = batch.key_for(keys.SHA256)
         yield batch.finding(row, f"{key} {message}", key, declared[:80])
 
 
@@ -246,9 +246,9 @@ def _check_same_image(result: DatasetResult) -> Iterator[Finding]:
 
     def make_finding(repeat: Repeat) -> Finding:
         message = f"the same image is in {_describe_record(repeat.first)}"
-        return Finding(message, key, f"{repeat.image:016x}").at(repeat.place)
+        return Finding(message, key, f"{repeat.image:016x}").at(repeat.location)
 
-    return result.repeat_findings(result.duplicates.in_subset(keys.ENCODED), make_finding)
+    return result.repeat_findings(result.duplicates.find_repeats(keys.ENCODED), make_finding)
 
 
 @dataset_rule(
@@ -272,15 +272,15 @@ def _check_shared_image(result: DatasetResult) -> Iterator[Finding]:
         message += f"{_describe_record(repeat.first)}{suffix}"
         key = result.profile.key_for(keys.ENCODED)
         value = list[JsonValue]([repeat.first_subset, repeat.subset])
-        return Finding(message, key, value, case=case).at(repeat.place)
+        return Finding(message, key, value, case=case).at(repeat.location)
 
     case = "whole-subset" if leaked else ""
     return result.repeat_findings(result.duplicates.shared_images, make_finding, case)
 
 
-def _describe_record(place: Place) -> str:
-    record = f"record {place.record} of {place.shard}"
-    return f"{record} ({place.item:.80})" if place.item else record
+def _describe_record(location: Location) -> str:
+    record = f"record {location.record} of {location.shard}"
+    return f"{record} ({location.item:.80})" if location.item else record
 
 
 @rule(
@@ -292,7 +292,7 @@ def _describe_record(place: Place) -> str:
 )
 @each_image
 def _check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
-    for key, side in facts.no_sides.items():
+    for key, side in facts.invalid_sizes.items():
         yield Finding(f"{key} is {side}", key, side)
 
 
@@ -308,9 +308,9 @@ def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
     header = facts.header
     if header is None or header.format != "bmp" or "palette" not in header.note:
         return
-    if not obstacle_to_decoding(header):
-        message = "the BMP has a palette, which tf.io.decode_image ignores: it uses the indices as "
-        yield Finding(message + "gray values", keys.ENCODED, "bmp")
+    if not find_decoding_obstacle(header):
+        message = "tf.io.decode_image uses the palette indices of the BMP as gray values"
+        yield Finding(message, keys.ENCODED, "bmp")
 
 
 @rule(
@@ -323,8 +323,8 @@ def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
 )
 @each_image
 def _check_raw(facts: ImageFacts) -> Iterator[Finding]:
-    if facts.says_raw:
-        yield _format_finding(facts)
+    if facts.is_declared_raw:
+        yield _report_format(facts)
 
 
 detection_rule(
@@ -368,7 +368,7 @@ def _check_dark(batch: Batch) -> Iterator[Finding]:
     """Report decoded images whose largest value needs at most 12 of 16 bits."""
     for row, image in batch.images.by_row.items():
         if 0 < image.brightest < 1 << 12:
-            message = f"16-bit values up to {image.brightest} become at most "
-            message += f"{image.brightest >> 8} of 255"
+            largest = image.brightest >> 8
+            message = f"16-bit values up to {image.brightest} become at most {largest} of 255"
             case = "dark" if image.brightest > 255 else ""
-            yield batch.finding(row, message, batch.own(keys.ENCODED), case=case)
+            yield batch.finding(row, message, batch.key_for(keys.ENCODED), case=case)

@@ -14,7 +14,7 @@ from typing import Any
 from tfod.cvat.client.connection import convert_write_errors
 from tfod.cvat.frame_shards import ExportOptions, ExportResult, FrameShards
 from tfod.errors import TfodError
-from tfod.formats.cvat.cvat_for_images import image_of_frame
+from tfod.formats.cvat.cvat_for_images import read_frame_image
 from tfod.formats.cvat.document import CvatMeta, read_cvat_stream
 from tfod.formats.cvat.shapes import CvatImage
 from tfod.formats.reading.documents import open_xml
@@ -70,7 +70,7 @@ def _write_shards(
                     )
                 elif isinstance(part, CvatImage):
                     read = (
-                        functools.partial(image_of_frame, images, part)
+                        functools.partial(read_frame_image, images, part)
                         if options.with_images
                         else None
                     )

@@ -25,7 +25,7 @@ from tfod.cvat.client.project_dataset import write_dataset
 from tfod.cvat.records import NewImages, ShapeBuilder, match_frames, read_label_maps, read_zip
 from tfod.cvat.refusal import build_refusal, check_upload, list_replacements
 from tfod.errors import TfodError
-from tfod.formats.cvat.document import END, head_text, image_text
+from tfod.formats.cvat.document import END, format_head, format_image
 from tfod.sources.format_recognition import CVAT_FILE
 from tfod.sources.resolver import resolve
 
@@ -68,7 +68,7 @@ def import_zip(
     if not live.labels and not is_project:
         raise TfodError(f"{target} has no labels; add the labels of the zip to it first")
     live = replace(live, task=replace(live.task, skips_others=options.skips_others))
-    task = live.task.kept() if options.append or options.force else live.task
+    task = live.task.without_deletions() if options.append or options.force else live.task
     report = check_zip(options, task)
     if not report.valid:
         tell(render_text(report, color=False))
@@ -78,7 +78,7 @@ def import_zip(
                 "importing into a project creates new tasks, which needs images in all records; to "
                 "import only annotations, import into its tasks: tfod cvat import task ID …"
             )
-        if not (options.dry_run and check_zip(options, task.kept()).valid):
+        if not (options.dry_run and check_zip(options, task.without_deletions()).valid):
             return False
     for message in list_replacements(report):
         warn(message)
@@ -140,7 +140,7 @@ def _prepare_annotations(
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(CVAT_FILE, "w", force_zip64=True) as stream,
     ):
-        stream.write(head_text(str(live.target), {}).encode())
+        stream.write(format_head(str(live.target), {}).encode())
         skipped = _convert(live, options, stream, builder, changes)
         stream.write(END.encode())
     tell(changes.text())
@@ -180,7 +180,7 @@ def _convert(
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
         attributes = {"id": number, "name": frame.name}
-        stream.write(image_text(attributes, (height, width), shapes, tags).encode())
+        stream.write(format_image(attributes, (height, width), shapes, tags).encode())
     return skipped
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfod.checker.references.cvat_task import Frame, Task, shown
-from tfod.checker.reporters.escaping import in_columns
+from tfod.checker.references.cvat_task import Frame, Task, find_visible_frames
+from tfod.checker.reporters.escaping import format_columns
 from tfod.cvat.client.connection import JOB, PROJECT, TASK, Server, ServerError, Target
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.detection.losses import format_counts
@@ -60,7 +60,7 @@ class ServerAnnotations:
             result.keys[tag["frame"]][_make_key(CvatTag(names.get(tag["label_id"], "")))] += 1
         for track in annotations["tracks"]:
             keyframes = sorted((shape["frame"], shape["outside"]) for shape in track["shapes"])
-            result.frames |= shown(keyframes, numbers)
+            result.frames |= find_visible_frames(keyframes, numbers)
             kind = track["shapes"][0]["type"] if track["shapes"] else "empty"
             if kind in KINDS:
                 result.tracks += 1
@@ -137,7 +137,7 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
                 outlines=annotations.outlines,
                 hidden=+Counter(deleted=len(annotated & deleted), honeypots=len(hidden)),
                 annotated=frozenset(annotated - deleted),
-                own=frozenset(frames) if target.kind == JOB else None,
+                job_frames=frozenset(frames) if target.kind == JOB else None,
             ),
             labels=labels,
             annotations=annotations,
@@ -230,7 +230,7 @@ class Changes:
             (f"{label} ({kind})", *map(str, row))
             for (label, kind), row in sorted(self._rows.items())
         )
-        lines = [*in_columns([_COLUMNS, *rows])]
+        lines = [*format_columns([_COLUMNS, *rows])]
         if unsupported and not self._append:
             lines.append(f"also removed: {format_counts(unsupported)}")
         if tracks and not self._append:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfod.checker.references.cvat_task import Frame, Task, shown
+from tfod.checker.references.cvat_task import Frame, Task, find_visible_frames
 from tfod.cvat.records import AttributeSpec, Labels
 from tfod.errors import TfodError
 
@@ -93,7 +93,7 @@ def describe_instance(instance_data: Any) -> Instance:
             annotated=replaced.frames.intersection(
                 () if frames is None else instance_data.get_included_frames()
             ),
-            own=numbers if noun == _JOB else None,
+            job_frames=numbers if noun == _JOB else None,
             skips_others=option("TFOD_CVAT_OTHER_FRAMES", "refuse", "skip") == "skip",
         ),
         attributes=attributes,
@@ -197,5 +197,5 @@ def _query(instance_data: Any, frames: Sequence[int]) -> _Annotations:
         annotated.update(frame for (frame,) in query.values_list("frame").distinct())
     keyframes = tracked.values_list("track_id", "frame", "outside").order_by("track_id", "frame")
     for _, rows in itertools.groupby(keyframes, lambda row: row[0]):
-        annotated |= shown([row[1:] for row in rows], frames)
+        annotated |= find_visible_frames([row[1:] for row in rows], frames)
     return _Annotations(+counter, frozenset(annotated).intersection(frames))

@@ -72,7 +72,7 @@ def list_remote(url: str) -> Listing:
     return dict(sorted(files.items()))
 
 
-def files_in_folder(url: str) -> list[str]:
+def list_remote_folder(url: str) -> list[str]:
     """List the URLs of the files directly in a folder, sorted; raises as :func:`list_remote`."""
     with _convert_errors(url):
         store = _Store(url)
