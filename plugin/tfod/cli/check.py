@@ -223,7 +223,7 @@ def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
     from tfod.cvat.client.connection import Target, connect
     from tfod.cvat.client.live_task import fetch_task
 
-    target = Target.typed(*kind_and_id)
+    target = Target.parse(*kind_and_id)
     with connect() as server:
         return fetch_task(server, target).task
 
