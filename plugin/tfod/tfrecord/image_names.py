@@ -59,7 +59,7 @@ class IdMaker:
         name = root
         if name in self._ids and is_new and path:
             name = path
-        # Counting goes on from the last number, as a million records may have the same name.
+        # Numbers continue from the last one, because a million records may have the same name.
         while name in self._ids:
             self._counts[root] = self._counts.get(root, 1) + 1
             name = f"{root}~{self._counts[root]}"

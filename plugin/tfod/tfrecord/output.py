@@ -132,7 +132,7 @@ def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
 
 
 def find_sets(folder: str) -> Sequence[ShardSet]:
-    """Find the shard sets in a folder; return an empty sequence if there are none."""
+    """Find the shard sets in a folder; return an empty sequence if it has no shards."""
     try:
         return find_shards(folder) if os.path.isdir(folder) else []
     except ShardsNotFoundError:

@@ -124,7 +124,6 @@ class RecordIndex(Sequence[bytes]):
 
 
 def _payload_spans(shard: ShardIdentity) -> Iterator[tuple[int, int]]:
-    """Yield the offset and length of each payload, reading only headers."""
     offset = 0
     size = _open_files.size(shard)
     while offset < size:
@@ -171,7 +170,6 @@ class _OpenFiles:
                 self._files.popitem()[1].file.close()
 
     def _file(self, shard: ShardIdentity) -> int:
-        """Return the descriptor of the file with the uncompressed bytes."""
         if shard not in self._files:
             self._require_same(shard)
         if shard not in self._files:
@@ -179,7 +177,7 @@ class _OpenFiles:
             self._require_same(shard)
         self._files.move_to_end(shard)
         opened = self._files[shard]
-        # A program may have changed the content of the file in place.
+        # A program may have changed the content without replacing the file.
         if not opened.is_copy and _identify(shard.path, opened.file) != shard:
             self._files.pop(shard).file.close()
             raise _changed(shard)

@@ -212,5 +212,5 @@ def test_datumaro_says_that_it_reads_no_urls() -> None:
 
     url = "s3://b/a.tfrecord"
     assert TfDetectionApiImporter.find_sources(url) == []
-    with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
+    with pytest.raises(Exception, match=f"^{url}: Datumaro can only read local files"):
         TfDetectionApiImporter()(url)

@@ -38,10 +38,9 @@ class Layout:
         self._options = options
 
     def locate(self, subset: str, written: Iterable[str]) -> tuple[str, str]:
-        """Return the folder of a subset's shards, and the prefix of their names.
+        """Return the folder of a subset's shards and the prefix of their names.
 
-        Raises:
-            TfodError: one of ``written``, the subsets that are written already, has this folder.
+        Raises TfodError if a subset of ``written``, which are written already, has this folder.
         """
         return self.folder, subset
 
@@ -60,10 +59,7 @@ class Layout:
         return {LABEL_MAP_FILE: label_map.to_text()}
 
     def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        """Return absolute paths of existing shards in this layout, by subset.
-
-        Further subsets in the same folder are included.
-        """
+        """Return absolute paths of existing shards in this layout, by subset."""
         return find_subsets(os.path.abspath(self.folder), self.EXTENSION)
 
 

@@ -299,7 +299,6 @@ def _normalize(path: str) -> str:
 
 
 def _find_zip(path: str) -> str | None:
-    """Return the zip that a path leads into."""
     # The search begins at the top, because a path inside a zip may have thousands of folders.
     for index, character in enumerate(path):
         if index and character in _SEPARATORS and not os.path.isdir(path[:index]):

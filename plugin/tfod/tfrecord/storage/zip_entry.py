@@ -111,7 +111,7 @@ def decode_name(info: zipfile.ZipInfo) -> str:
 
 
 def encode_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name of an entry as it is stored in the archive."""
+    """Encode the name of an entry as in the archive."""
     return info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
 
 
