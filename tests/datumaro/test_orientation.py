@@ -37,10 +37,10 @@ LYING = {
     8: (Image.Transpose.ROTATE_270, (0.4, 0.1, 0.9, 0.4)),
 }
 """How the pixels are stored that an orientation turns upright, and where the box is on them."""
-TURNED = "images turned as their EXIF orientation shows them, and stored without it: 1 (the first: "
+TURNED = "images rotated by their EXIF orientation and stored without it: 1 (the first: "
 TAKEN = (
-    "images with an EXIF orientation whose sizes do not tell how they were shown, taken as "
-    f"annotated upright: 1 (the first: {NAME})"
+    "images with an EXIF orientation whose size does not tell how they were shown, assumed to "
+    f"be annotated upright: 1 (the first: {NAME})"
 )
 
 

@@ -84,7 +84,7 @@ class TestRecords:
         self, read: Callable[..., Result], tmp_path: Path
     ) -> None:
         says = read(TRAIN).succeeded()
-        assert f"21 outlines left out, for want of --masks (the first: {TRAIN}" in says
+        assert f"21 outlines, left out because --masks is not set (the first: {TRAIN}" in says
         assert by_filename(tmp_path / "out")[CROWDED].masks is None
 
     def test_files(self, convert: Run, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ class TestKeypoints:
         self, read: Callable[..., Result], edited: Callable[..., Path], edit: Edit
     ) -> None:
         says = read(edited(edit, "person_keypoints_train.json")).refused()
-        assert "annotation 104900: keypoints are not 3 times x, y and visibility" in says
+        assert "annotation 104900: keypoints are not x, y and visibility of the 3" in says
 
 
 ROBOFLOW = [
@@ -193,17 +193,17 @@ class TestCategories:
     def test_roboflows_unused_0_is_left_out(self, convert: Run, tmp_path: Path) -> None:
         says = convert(small(tmp_path, ROBOFLOW, [1, 2]), tmp_path / "out").succeeded()
         assert says == (
-            "tfod: 1 categories of id 0 that no annotation has, left out: the OD API has 0 for the "
-            f"background (the first: {tmp_path / 'a.json'}: 'pets-hXq1')\n"
+            "tfod: 1 categories with id 0 and without annotations, left out because the OD API "
+            f"reserves 0 for the background (the first: {tmp_path / 'a.json'}: 'pets-hXq1')\n"
         )
         assert classes_in(tmp_path / "out") == {1: "cat", 2: "dog"}
         assert by_filename(tmp_path / "out")["1.jpg"].class_label == [1, 2]
 
     def test_a_used_0_is_refused_with_the_reason(self, convert: Run, tmp_path: Path) -> None:
         says = convert(small(tmp_path, ROBOFLOW, [1, 0]), tmp_path / "out").refused()
-        assert "a.json, annotation 1: it is of category 0 ('pets-hXq1')" in says
-        assert "the OD API has 0 for the background and refuses a label map with it" in says
-        assert "or name a label map that has ids for them with --label-map\n" in says
+        assert "a.json, annotation 1: category 0 ('pets-hXq1')" in says
+        assert "the OD API reserves 0 for the background and rejects a label map with it" in says
+        assert "or choose a label map with other ids with --label-map\n" in says
         assert not (tmp_path / "out").exists()
 
     def test_a_label_map_has_ids_for_a_used_0(self, convert: Run, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ class TestCategories:
         categories = [*({"id": one, "name": "cat"} for one in ids), {"id": 9, "name": "dog"}]
         says = convert(small(tmp_path, categories, [*ids, 9]), tmp_path / "out").succeeded()
         other = next(one for one in ids if one != kept)
-        what = "1 categories of a name that another one has, made one class (the first: "
+        what = "1 categories with the name of another one, merged into one class (the first: "
         assert what in says and f"'cat' is {kept} and {other}, written as {kept})" in says
         assert says.count("\n") == 1
         assert by_filename(tmp_path / "out")["1.jpg"].class_label == [kept, kept, 9]
@@ -275,7 +275,7 @@ class TestRefusals:
         file = folder / "annotations" / "instances_val.json"
         edited_json(file, lambda found: found["categories"][1].update(name="box"), file)
         says = convert(folder, tmp_path / "out").refused()
-        assert "category 3 is 'box', and 'square' in another set" in says
+        assert "category 3 is 'box', but 'square' in another set" in says
 
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -284,8 +284,14 @@ class TestRefusals:
             ({"bbox": [1, 2, 3]}, "annotation 100000: bbox is [1, 2, 3], expected 4 numbers"),
             ({"bbox": ["1", 2, 3, 4]}, 'bbox is ["1", 2, 3, 4], expected 4 numbers'),
             ({"bbox": {"x": 1}}, 'bbox is {"x": 1}, expected 4 numbers'),
-            ({"bbox": [1, 2, float("nan"), 3]}, "boxes with a number that is not finite: 1 ("),
-            ({"bbox": [-1e300, 2, 1e300, 3]}, "boxes with a number that is not finite: 1 ("),
+            (
+                {"bbox": [1, 2, float("nan"), 3]},
+                "boxes with a coordinate that is not a finite number: 1 (",
+            ),
+            (
+                {"bbox": [-1e300, 2, 1e300, 3]},
+                "boxes with a coordinate that is not a finite number: 1 (",
+            ),
             ({"category_id": None}, "category_id is null, expected a number"),
             ({"category_id": 1.5}, "category_id is 1.5, expected a whole number"),
             ({"area": float("nan")}, "area is NaN, expected a number"),
@@ -305,7 +311,7 @@ class TestRefusals:
             ({"segmentation": {"size": [240, 320], "counts": "PPP"}}, "truncated"),
             ({"image_id": [1]}, "image_id is [1], expected a number"),
             ({"iscrowd": "no"}, 'iscrowd is "no", expected a number'),
-            ({"attributes": ["a"]}, 'attributes are ["a"], expected names and values'),
+            ({"attributes": ["a"]}, 'attributes are ["a"], expected an object'),
         ],
     )
     def test_annotations(
@@ -323,11 +329,11 @@ class TestRefusals:
         ("change", "says"),
         [
             ({"name": "\ud800"}, "'\\ud800' is not Unicode text; rename it"),
-            ({"id": 1 << 31}, "category 4 in the list: its id is below 0 or beyond 32 bits"),
-            ({"id": -1}, "category 4 in the list: its id is below 0 or beyond 32 bits"),
+            ({"id": 1 << 31}, "category 4 in the list: its id is below 0 or above 32 bits"),
+            ({"id": -1}, "category 4 in the list: its id is below 0 or above 32 bits"),
             ({"id": "x"}, 'id is "x", expected a whole number'),
             ({"id": 2.5}, "id is 2.5, expected a whole number"),
-            ({"id": 3}, "id 3 is that of 'square' and of 'étoile'"),
+            ({"id": 3}, "id 3 is used by 'square' and 'étoile'"),
             ({"name": None}, "category 4 in the list: category 11 has no name"),
             ({"name": " "}, "category 4 in the list: category 11 has no name"),
         ],
@@ -349,7 +355,7 @@ class TestRefusals:
         [
             (
                 lambda found: found["images"][1].update(id=found["images"][0]["id"]),
-                ["image 1000: another image has this id"],
+                ["image 1000: another image has the same id"],
             ),
             # JSON tells 1000 from "1000", and every box would be lost.
             (
@@ -357,13 +363,13 @@ class TestRefusals:
                     one.update(image_id=str(one["image_id"])) for one in found["annotations"]
                 ],
                 [
-                    "none of 21 annotated objects is left; 21 annotations whose image_id is not",
+                    "all 21 annotated objects were left out; 21 annotations whose image_id is not",
                     "(a number and a text are different ids), left out (the first: {file}, ann",
                 ],
             ),
             (
                 lambda found: [one.update(bbox=[]) for one in found["annotations"]],
-                ["none of 21 annotated objects is left; 21 annotations without bbox, left out"],
+                ["all 21 annotated objects were left out; 21 annotations without bbox, left out"],
             ),
             (lambda found: found["images"][3].pop("file_name"), ["'file_name' is missing"]),
             (
@@ -444,8 +450,8 @@ class TestCounted:
             del found["annotations"][3]["area"]
 
         says = after(empty, "--masks")
-        assert "1 annotations without segmentation, their mask is their box" in says
-        assert "1 annotations without area, that of their box is written" in says
+        assert "1 annotations without segmentation, replaced by their box" in says
+        assert "1 annotations without area, computed from their box" in says
         one = by_filename(tmp_path / "out")["shapes_02.jpg"]
         (mask,) = masks_of(one)
         rows, columns = np.nonzero(mask)

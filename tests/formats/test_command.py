@@ -99,7 +99,7 @@ def test_a_full_disk_is_one_line_about_what_was_asked_for(
 def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     done = run("convert", shards / "train.tfrecord", target)
-    assert "images not written, name a folder for them with --images: 1" in done.err
+    assert "images not written; choose a folder for them with --images: 1" in done.err
     assert json.loads(target.read_text())["images"] == [
         {"id": 1, "width": 200, "height": 100, "file_name": "a.png"}
     ]
@@ -113,31 +113,34 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("S", "OUT/a.json"), "is one file, and there are 2"),
-        (("S", "OUT/x"), "does not say which format to write; say it with --to: shards, coco, "),
+        (("S", "OUT/a.json"), "is one file, but the dataset needs 2"),
+        (("S", "OUT/x"), "the format of DEST is unclear; choose it with --to: shards, coco, "),
         (("S", "S", "--to", "coco"), "is an input"),
         (("S", "ZIP", "--to", "coco"), "already exists; write to another folder"),
         (("nothing", "OUT/x.json"), "nothing: no such file or folder"),
-        (("OUT", "OUT/x.json"), "is of no format that is recognized; say which with --from"),
-        (("OUT", "x", "--from", "yolo"), "holds none of data.yaml"),
-        (("OUT", "x", "--from", "coco"), "holds no JSON of COCO's instances"),
+        (("OUT", "OUT/x.json"), "has no known format; choose the format with --from"),
+        (("OUT", "x", "--from", "yolo"), "contains none of data.yaml"),
+        (("OUT", "x", "--from", "coco"), "contains no JSON of COCO's instances"),
         (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
         (("ZIP", "OUT/x.json"), "data.zip: is not a readable zip: "),
         (("JSON", "OUT/x"), "is not COCO JSON"),
         (("XML", "OUT/x"), "has no <meta>"),
-        (("YAML", "OUT/x"), "data.yaml: images is not there; correct it, or path"),
-        (("NOTRAIN.YAML", "OUT/x"), "names no folder of images; write train: images/train"),
+        (("YAML", "OUT/x"), "data.yaml: images does not exist; correct it or the value of path"),
+        (("NOTRAIN.YAML", "OUT/x"), "names no folder of images; add train: images/train"),
         (("NESTED.YAML", "OUT/x"), "has a class without a name"),
         (("S", "gs://a/b", "--to", "coco"), "cannot write to a URL"),
         (("S", "OUT/x", "--to", "coco", "--images", "OUT/x"), "images cannot be written there"),
         (("S", "OUT/x", "--to", "coco", "--images", "OUT/x/i"), "images cannot be written there"),
-        (("S", "OUT/x.tfrecord"), "is one shard, and there are the subsets train, val"),
+        (("S", "OUT/x.tfrecord"), "is one shard, but there are several subsets: train, val"),
         (("COCO", "OUT/x", "--images", "OUT"), "images that are missing: 12"),
         (("COCO", "OUT/x", "--images", "nowhere"), "--images nowhere: no such folder"),
-        (("COCO", "OUT/x.zip"), "shards would be a folder of that name; leave .zip out"),
-        (("S", "OUT/x", "--to", "yolo", "--ignore-difficult"), "is for Pascal VOC; leave it out"),
+        (("COCO", "OUT/x.zip"), "shards would be written to a folder of this name; remove .zip"),
+        (
+            ("S", "OUT/x", "--to", "yolo", "--ignore-difficult"),
+            "only applies to Pascal VOC; remove it",
+        ),
         (("S", "OUT/x.json", "--odd-boxes=drop"), "are repaired by: tfod repair"),
-        (("S", "OUT/x.json", "--num-shards=5"), "only shards are"),
+        (("S", "OUT/x.json", "--num-shards=5"), "only shards can be"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(
@@ -160,8 +163,8 @@ def test_errors_are_one_line_and_leave_nothing(
     ("features", "message"),
     [
         ({"image/object/bbox/xmax": [0.5, 1.0]}, "image/object/bbox"),
-        ({"image/object/bbox/xmax": [float("nan")]}, "not finite"),
-        ({"image/object/bbox/xmax": [0.125]}, "sides are exchanged"),
+        ({"image/object/bbox/xmax": [float("nan")]}, "not a finite number"),
+        ({"image/object/bbox/xmax": [0.125]}, "maximum is below its minimum"),
         ({"image/object/class/text": [""], "image/object/class/label": [0]}, "without a class"),
     ],
 )
@@ -178,7 +181,7 @@ def test_ids_of_images(run: Run, tmp_path: Path) -> None:
     records = [encode(image() | {"image/source_id": one}) for one in ids]
     shard = write_shard(tmp_path / "s", "train", *records)
     done = run("convert", shard, tmp_path / "x.json")
-    assert "source ids that are not the number of one image, which got another: 2" in done.err
+    assert "source ids that are not a unique number, replaced by a new id: 2" in done.err
     images = json.loads((tmp_path / "x.json").read_text())["images"]
     assert [one["id"] for one in images] == [7, 1, 2, 3, 4]
     assert [one["file_name"] for one in images] == [
@@ -246,7 +249,10 @@ def test_labels_of_yolo_for_which_there_is_one_place(
     records = [encode(image(name) | {"image/encoded": _PNG + name.encode()}) for name in names]
     shards = write_shard(tmp_path / "s", "train", *records)
     refused = run("convert", shards, tmp_path / "out", "--to", "yolo").refused()
-    assert f"image {names[1]!r} cannot be written, since the labels of another one" in refused
+    assert (
+        f"image {names[1]!r} cannot be written, because YOLO would use the same label file"
+        in refused
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -255,7 +261,7 @@ def test_subsets_that_are_other_keys_of_yolo(run: Run, tmp_path: Path, subset: s
     for name in ("a", subset):
         write_shard(tmp_path / "s", name, encode(image(name) | {"image/encoded": _PNG}))
     refused = run("convert", tmp_path / "s", tmp_path / "out", "--to", "yolo").refused()
-    assert f"the subset {subset!r} is another key of YOLO's data.yaml; rename it" in refused
+    assert f"the subset name {subset!r} is reserved in YOLO's data.yaml; rename it" in refused
     assert not (tmp_path / "out").exists()
 
 
@@ -354,7 +360,7 @@ def test_names_with_blanks_at_their_ends_in_voc(run: Run, tmp_path: Path) -> Non
     ]
     shards = write_shard(tmp_path / "s", "train", *records)
     line = run("convert", shards, tmp_path / "voc", "--to", "voc").succeeded()
-    assert "names of images with blanks at their ends, written without: 2\n" in line
+    assert "image names with leading or trailing spaces, written without them: 2\n" in line
     done = run("convert", tmp_path / "voc", tmp_path / "back")
     assert done.code == 0 and "train: 3 images, 3 objects" in done.out
     assert sorted(path.stem for path in (tmp_path / "voc").rglob("*.xml")) == [" c", "a", "a~2"]
@@ -362,7 +368,7 @@ def test_names_with_blanks_at_their_ends_in_voc(run: Run, tmp_path: Path) -> Non
         for name in (" cat", "dog ", " "):
             (tmp_path / "s" / "label_map.pbtxt").write_text(f"item {{id: 2 name: '{name}'}}")
             refused = run("convert", shards, tmp_path / "x", "--to", target).refused()
-            assert f"the class {name!r} is empty or has blanks at its ends" in refused
+            assert f"class {name!r} is empty or has leading or trailing spaces" in refused
 
 
 def test_image_that_is_the_folder_of_another(run: Run, tmp_path: Path) -> None:
@@ -372,7 +378,7 @@ def test_image_that_is_the_folder_of_another(run: Run, tmp_path: Path) -> None:
     ]
     shards = write_shard(tmp_path / "s", "train", *records)
     done = run("convert", shards, tmp_path / "out", "--to", "coco")
-    assert done.code == 2 and "image 'q.png' cannot be written, since" in done.err
+    assert done.code == 2 and "image 'q.png' cannot be written, because" in done.err
     assert not (tmp_path / "out").exists()
 
 
@@ -400,8 +406,8 @@ def test_masks_that_cvat_s_xml_cannot_hold_are_counted(run: Run, tmp_path: Path)
     write_shard(tmp_path / "s", "train", encode(image() | boxes | masks | {"image/encoded": _PNG}))
     done = run("convert", tmp_path / "s", tmp_path / "out", "--to", "cvat_xml")
     assert done.code == 0
-    assert "boxes of masks, written as the box of their pixels: 1" in done.err
-    assert "masks without a pixel, written as boxes: 1" in done.err
+    assert "boxes with masks, replaced by the enclosing box of the mask: 1" in done.err
+    assert "masks without pixels, replaced by boxes: 1" in done.err
 
 
 def test_tracks_are_refused(run: Run, tmp_path: Path) -> None:
@@ -433,14 +439,14 @@ def test_one_image_of_two_names_is_said(run: Run, tmp_path: Path) -> None:
     says = run("convert", tmp_path / "u.json", tmp_path / "out.json", "--no-images").succeeded()
     assert not says
     says = run("convert", tmp_path / "u.json", tmp_path / "voc", "--to", "voc").succeeded()
-    assert "1 images that several annotations have, a record for each" in says
+    assert "1 images with several annotations, written as one record per annotation" in says
     assert "cam2/a.png" in says
 
 
 def test_a_dataset_without_an_image_makes_no_shard(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("filename,width,height,class,xmin,ymin,xmax,ymax\n")
     says = run("convert", tmp_path / "a.csv", tmp_path / "out").refused()
-    assert "nothing is written: it names no image" in says
+    assert "nothing is written: the annotations contain no image" in says
 
 
 def test_a_class_name_with_two_ids_is_said(run: Run, tmp_path: Path) -> None:

@@ -96,18 +96,18 @@ class TestReading:
     @pytest.mark.parametrize(
         ("row", "cause"),
         [
-            ("r.jpg,10,10,x,1,2,3", "has 7 fields, and should have 8"),
-            ("r.jpg,10,10,x,1,2,3,4,5", "has 9 fields, and should have 8"),
-            (",10,10,x,1,2,3,4", "has no filename"),
-            ("r.jpg,10,10,,1,2,3,4", "has no class"),
-            ("r.jpg,10,10,x,one,2,3,4", "xmin has 'one' where a number is expected; correct it"),
-            ("r.jpg,10,10,x,1,2,3,", "ymax has '' where a number is expected; correct it"),
-            ("r.jpg,ten,10,x,1,2,3,4", "width has 'ten' where a number is expected; correct it"),
-            ("r.jpg,10,0,x,1,2,3,4", "height is '0', and should be a whole number of pixels"),
-            ("r.jpg,10,1.5,x,1,2,3,4", "height is '1.5', and should be a whole number of pixels"),
+            ("r.jpg,10,10,x,1,2,3", "7 fields instead of 8"),
+            ("r.jpg,10,10,x,1,2,3,4,5", "9 fields instead of 8"),
+            (",10,10,x,1,2,3,4", "the filename is missing"),
+            ("r.jpg,10,10,,1,2,3,4", "the class is missing"),
+            ("r.jpg,10,10,x,one,2,3,4", "xmin is 'one' instead of a number; correct it"),
+            ("r.jpg,10,10,x,1,2,3,", "ymax is '' instead of a number; correct it"),
+            ("r.jpg,ten,10,x,1,2,3,4", "width is 'ten' instead of a number; correct it"),
+            ("r.jpg,10,0,x,1,2,3,4", "height is '0' instead of a whole number of pixels"),
+            ("r.jpg,10,1.5,x,1,2,3,4", "height is '1.5' instead of a whole number of pixels"),
             (
                 "good.jpg,30,10,x,1,2,3,4",
-                "gives another width or height than row 2 of the same image; correct one of them",
+                "the width or height differs from row 2 of the same image; correct one of them",
             ),
         ],
     )
@@ -259,7 +259,7 @@ class TestRecords:
         write_files(tmp_path, {"other/1.jpg": IMAGE, "upload/images/2.jpg": IMAGE})
         (tmp_path / "upload/link.jpg").symlink_to(tmp_path / "other/1.jpg")
         (tmp_path / "upload/link").symlink_to(tmp_path / "other")
-        path, options = tmp_path / "upload/a.csv", Options(unpacked=str(tmp_path / "upload"))
+        path, options = tmp_path / "upload/a.csv", Options(unpacked_folder=str(tmp_path / "upload"))
         for row, is_missing in ((name.format(tmp_path), True), ("x/2.jpg", False)):
             path.write_text(f"{HEADER}\n{row},200,100,x,20,10,90,80\n")
             with pytest.raises(TfodError, match="missing: 1") if is_missing else nullcontext():
@@ -275,7 +275,7 @@ class TestRecords:
         assert done.out.replace(f"{out}: ", "").startswith(
             "test: 2 images, 3 objects\ntrain: 2 images, 3 objects\n"
         )
-        what = "2 CSVs that are no detection CSV, passed over (the first: "
+        what = "2 CSVs that are not detection CSVs, skipped (the first: "
         assert f"{what}{tmp_path}/metrics.csv)" in done.err
         labels = [one.class_label for one in read_detections(str(out / "test.tfrecord"))]
         assert labels == [[4], [1, 3]]
@@ -291,8 +291,8 @@ class TestRecords:
         )
         found, said = read(csv)
         assert said == (
-            "tfod: 1 images of another size than their annotation says; their boxes are divided by "
-            f"the annotation's (the first: {csv}, shapes_01.jpg: 640x960, the image 320x240)\n"
+            "tfod: 1 images whose size differs from the annotation; boxes were normalized by the "
+            f"annotated size (the first: {csv}, shapes_01.jpg: 640x960, the image 320x240)\n"
         )
         one = found["shapes_01.jpg"]
         assert one.boxes.tolist() == STAR and (one.width, one.height) == (320, 240)
@@ -307,14 +307,14 @@ class TestRecords:
             assert (one.height, one.encoded) == (with_images[name].height, b"")
         csv.write_text(ROWS.replace("320,240", ","))
         line = refuse(csv, "--no-images")
-        assert f"boxes in pixels need: 1 ({csv}, shapes_01.jpg); write width and" in line
+        assert f"normalize boxes in pixels: 1 ({csv}, shapes_01.jpg); add width and" in line
 
     @pytest.mark.parametrize(
         ("before", "after", "says"),
         [
             ("shapes_01", "shapes_99", "/images/shapes_99.jpg, of "),
             ("shapes_01", "../../x", "images that are missing: 1 ("),
-            ("196", "left", "train_labels.csv, row 3: xmin has 'left' where a number"),
+            ("196", "left", "train_labels.csv, row 3: xmin is 'left' instead of a number"),
         ],
     )
     def test_refusals(self, refuse: Refuse, csv: Path, before: str, after: str, says: str) -> None:
@@ -331,8 +331,8 @@ class TestRecords:
         done = convert(csv, tmp_path / "out")
         for text in (
             f"1 rows whose class is nan, left out (the first: {csv}, row 5)",
-            f"2 columns that are not read (the first: {csv}: one without a name); ",
-            "1 images that several annotations have, a record for each (the first: ",
+            f"2 unknown columns, ignored (the first: {csv}: without a name); ",
+            "1 images with several annotations, written as one record per annotation (the first: ",
         ):
             assert text in done.succeeded()
         assert "train: 3 images, 3 objects" in done.out
@@ -363,7 +363,7 @@ def test_what_is_written_is_read_again(convert: Run, tmp_path: Path) -> None:
     ]
     write_shard(tmp_path / "s", "train", *records, label_map=None)
     said = convert(tmp_path / "s", tmp_path / "csv", "--to", "csv").succeeded()
-    assert "names of images with blanks at their ends, written without: 2\n" in said
+    assert "image names with leading or trailing spaces, written without them: 2\n" in said
     assert convert(tmp_path / "csv", tmp_path / "back").succeeded() == ""
     back = by_filename(tmp_path / "back")
     assert {name: one.class_text for name, one in back.items()} == {

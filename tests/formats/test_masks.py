@@ -1,4 +1,4 @@
-"""COCO's outlines as masks, against pycocotools; masks of another size than their image."""
+"""COCO's outlines as masks, against pycocotools; masks whose size differs from their image."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SIZE = (100, 200)  # of the image
 SMALL = (25, 100)  # of the mask: a quarter as high, half as wide
 LARGE = (200, 400)
 TRIANGLE = [[20, 40, 80, 40, 80, 160]]  # in LARGE
-WHAT = "masks of another size than their image"
+WHAT = "masks whose size differs from their image"
 
 
 def coco(folder: Path, size: tuple[int, int], segmentation: Any, *more: Any) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.formats.numbers import digits, lines_of
+from tfod.formats.numbers import format_numbers, format_rows
 
 from tests.commands import Run
 from tests.formats.one_image import FORMATS
@@ -19,14 +19,16 @@ _REAL = st.floats(-1e9, 1e9) | st.floats(-2, 2) | st.sampled_from([0.0, 0.1, 1e-
 
 @given(st.lists(st.integers(-(1 << 53), 1 << 53), min_size=1))
 def test_whole_numbers(values: list[int]) -> None:
-    found = lines_of(b"[", digits(np.array(values, np.int64)), b"]\n").decode().splitlines()
+    numbers = format_numbers(np.array(values, np.int64))
+    found = format_rows(b"[", numbers, b"]\n").decode().splitlines()
     assert found == [f"[{value}]" for value in values]
 
 
 @pytest.mark.parametrize("decimals", [2, 6, 9])
 @given(st.lists(_REAL, min_size=1))
 def test_real_numbers(decimals: int, values: list[float]) -> None:
-    found = lines_of(digits(np.array(values, np.float64), decimals), b"\n").decode().splitlines()
+    numbers = format_numbers(np.array(values, np.float64), decimals)
+    found = format_rows(numbers, b"\n").decode().splitlines()
     for text, value in zip(found, values, strict=True):
         assert float(text) == pytest.approx(value, abs=0.6 * 10**-decimals, rel=5e-15)
         assert text == repr(int(text)) if "." not in text else not text.endswith(("0", "."))
@@ -34,7 +36,7 @@ def test_real_numbers(decimals: int, values: list[float]) -> None:
 
 
 def test_numbers_beyond_64_bits() -> None:
-    assert lines_of(digits(np.array([0.5, -1e30]), 6), b" ").split() == [
+    assert format_rows(format_numbers(np.array([0.5, -1e30]), 6), b" ").split() == [
         b"0.5",
         b"-1000000000000000000000000000000",
     ]
@@ -62,4 +64,4 @@ def test_numbers_stay_as_typed(convert: Run, tmp_path: Path, kind: str, target: 
 
 
 def test_no_rows() -> None:
-    assert lines_of(b"a", digits(np.zeros(0), 6), b"b") == b""
+    assert format_rows(b"a", format_numbers(np.zeros(0), 6), b"b") == b""

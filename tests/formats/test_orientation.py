@@ -28,9 +28,11 @@ TURNED_BACK = {
     8: [0.4, 0.1, 0.9, 0.4],
 }
 """Where it is in the stored image."""
-TURNED = "1 images turned as their EXIF orientation shows them, and stored without it (the first: "
-PUT_BACK = "1 images whose boxes were drawn as EXIF shows them, put on the stored pixels (the first"
-TAKEN = "1 images with an EXIF orientation whose sizes do not tell how they were shown, taken as"
+TURNED = "1 images rotated by their EXIF orientation and stored without it (the first: "
+PUT_BACK = (
+    "1 images whose boxes were drawn on the rotated image, moved to the stored pixels (the first"
+)
+TAKEN = "1 images with an EXIF orientation whose size does not tell how they were shown, assumed"
 
 
 def save(folder: Path, orientation: int, size: tuple[int, int] = STORED) -> bytes:
@@ -103,7 +105,7 @@ def test_sizes_exchanged_and_nothing_says_how(
     """The tool turned the image and its export lost the EXIF; or it exchanged the numbers."""
     save(tmp_path, orientation)
     says = convert(*FORMATS[kind](tmp_path, SHOWN, [(20, 10, 90, 50)])).refused()
-    assert "images whose annotation exchanges their height and width" in says
+    assert "images whose annotated height and width are swapped" in says
     assert not (tmp_path / "out").exists()
 
 

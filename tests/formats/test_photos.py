@@ -45,7 +45,7 @@ LAY = {
 """How the pixels are stored that an orientation turns upright."""
 NAMES = {**{f"a{turn}.jpg": turn for turn in LAY}, "b3.png": 3, "b6.png": 6}
 WEBP = {"c5.webp": 5, "c8.webp": 8}  # which TensorFlow's decode_image does not read
-TURNED = "images turned as their EXIF orientation shows them, and stored without it"
+TURNED = "images rotated by their EXIF orientation and stored without it"
 
 
 @cache
@@ -249,7 +249,7 @@ def test_kept_photos_have_their_boxes_on_the_stored_pixels(
 ) -> None:
     out = tmp_path / "out"
     says = run("convert", source(kind), out, "--to", target, "--exif=keep").succeeded()
-    what = "images whose boxes were drawn as EXIF shows them, put on the stored pixels"
+    what = "images whose boxes were drawn on the rotated image, moved to the stored pixels"
     assert (f"{len(NAMES)} {what}" in says) is (kind != "shards")
     for name, data, box in pairs(target, out):
         assert data == bytes_of(name) and box == pytest.approx(lying(NAMES[name]), abs=0.011)

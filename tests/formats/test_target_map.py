@@ -84,7 +84,7 @@ def test_another_id_of_a_class_is_refused(run: Run, command: str, named: bool) -
     option = ("--label-map", "in/label_map.pbtxt") if named else ()
     for more in ((), ("--overwrite",)):
         line = run(*COMMANDS[command], *option, *more).refused()
-        assert "'cat' has the id 7 by out/label_map.pbtxt, and 3 by " in line
+        assert "'cat' has the id 7 in out/label_map.pbtxt, but 3 in " in line
         assert files_in(Path("out")) == before
 
 

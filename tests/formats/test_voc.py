@@ -91,14 +91,14 @@ class TestRecords:
     @pytest.mark.parametrize(
         ("added", "says"),
         [  # CVAT's own attributes, VOC's parts, a score; a box that was copied without its object
-            ("<score>0.5</score><empty/>", "fields that are not read (the first: {}: <score>)"),
+            ("<score>0.5</score><empty/>", "unknown fields, ignored (the first: {}: <score>)"),
             (
                 "<part><name>x</name></part><attributes><attribute/></attributes>",
-                "fields that are not read (the first: {}: <part>)",
+                "unknown fields, ignored (the first: {}: <part>)",
             ),
             (
                 "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>",
-                "another <bndbox>, of which the first is read (the first: {})",
+                "several <bndbox>, read only the first (the first: {})",
             ),
         ],
     )
@@ -133,7 +133,8 @@ class TestRecords:
         found, said = read(voc)
         assert found[FIRST].boxes[0] == pytest.approx([140 / 320, 80 / 240, 180 / 320, 120 / 240])
         assert said == (
-            f"tfod: 1 rotated boxes, read as the boxes around them (the first: {first}, line 13)\n"
+            "tfod: 1 rotated boxes, replaced by their enclosing boxes (the first: "
+            f"{first}, line 13)\n"
         )
 
     @pytest.mark.parametrize(
@@ -166,7 +167,9 @@ class TestPlaces:
             (lists / "train.txt").write_text(f"shapes_{number}\n")
             (lists / "aeroplane_train.txt").write_text(f"shapes_{number} -1\n")
         line = convert(tmp_path / "kit", tmp_path / "out").refused()
-        assert line == f"tfod: {tmp_path / 'kit'} holds VOC2007 and VOC2012; name one of them\n"
+        assert (
+            line == f"tfod: {tmp_path / 'kit'} contains VOC2007 and VOC2012; choose one of them\n"
+        )
         (tmp_path / "kit" / "VOC2007").rename(tmp_path / "VOC2007")
         for source, number in (("VOC2012", "02"), ("../VOC2007", "01"), ("", "02")):
             out = tmp_path / f"out{source[-4:]}"
@@ -239,7 +242,8 @@ class TestPlaces:
         Image.open(jpegs / "shapes_05.jpg").resize((320, 240)).save(jpegs / "shapes_01.bmp")
         assert read(voc)[0][FIRST].boxes.tolist() == FIRST_BOXES  # as <filename> says
         edit(first, FIRST, "shapes_01.png")
-        what = f"names that several images have: 1 ({first}: shapes_01.bmp, shapes_01.jpg); write"
+        names = "shapes_01.bmp, shapes_01.jpg"
+        what = f"image names that match several files: 1 ({first}: {names}); write"
         assert what in refuse(voc)
 
     @pytest.mark.parametrize("written", ["shapes_02.jpg", "deep/er/shapes_02.jpg"])
@@ -293,7 +297,9 @@ class TestPlaces:
 
     def test_two_folders_of_annotations(self, refuse: Refuse, voc: Path) -> None:
         shutil.copytree(voc / "Annotations", voc / "annotations")
-        what = f"{voc / 'Annotations'} and {voc / 'annotations'} hold XML files; put them into one"
+        what = (
+            f"{voc / 'Annotations'} and {voc / 'annotations'} contain XML files; move them into one"
+        )
         assert what in refuse(voc)
 
 
@@ -341,7 +347,7 @@ class TestLists:
         """As of two lists that were joined; a second record would be a duplicate."""
         (voc / LISTS / "train.txt").write_text("shapes_01\nshapes_02\nshapes_01.jpg\n")
         found, said = read(voc)
-        assert "1 annotations that the list of the set has twice, written once" in said
+        assert "1 annotations that are listed twice in a set, written once" in said
         assert "shapes_01.xml)" in said and list(found) == [FIRST, "shapes_02.jpg"]
 
     @pytest.mark.parametrize(
@@ -438,17 +444,17 @@ class TestRefusals:
         for path in missing:
             path.unlink()
         where = "; ".join(f"{path}, of {voc / 'Annotations' / path.stem}.xml" for path in missing)
-        assert f"images that are missing: 2 ({where}); put them there, name" in refuse(voc)
+        assert f"images that are missing: 2 ({where}); add the images" in refuse(voc)
 
     @pytest.mark.parametrize(
         ("pattern", "to", "says"),
         [
-            ("<name>.*?<", "<name> <", "line 13: <name> is empty; write the class there"),
-            ("<xmin>.*?<", "<xmin>left<", "<xmin> has 'left'"),
+            ("<name>.*?<", "<name> <", "line 13: <name> is empty; enter the class"),
+            ("<xmin>.*?<", "<xmin>left<", "<xmin> is 'left'"),
             ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
-            ("bndbox", "box", "no object has a <bndbox>, but <name>"),
-            ("object>", "item>", "no object has a <bndbox>, but "),
-            ("<xmax>.*?</xmax>", "", "<xmax> has ''"),
+            ("bndbox", "box", "no object has a <bndbox>, only <name>"),
+            ("object>", "item>", "no object has a <bndbox>, only "),
+            ("<xmax>.*?</xmax>", "", "<xmax> is ''"),
             ("</annotation>", "", "not well-formed XML"),
             ("<annotation>", '<!DOCTYPE a><annotation>', "document type"),
             (".*", "<annotations/>", "is not a Pascal VOC annotation: its root is not"),
@@ -466,12 +472,12 @@ class TestRefusals:
         [
             (LISTS / "train.txt", b"\xff\n", "train.txt is not UTF-8 (byte 0); save it"),
             (LISTS / "train.txt", b"shapes_01\n\nshapes_99.jpg\n", "train.txt, line 3: "),
-            (LISTS / "train.txt", None, "train.txt: no such list of the images of a set; choose"),
+            (LISTS / "train.txt", None, "train.txt: no such list of images; choose"),
             *(
                 (Path("JPEGImages", FIRST), data, f"JPEGImages/{FIRST} is not a readable image")
                 for data in (b"<html>not found</html>", b"", HEIC, b"version https://git-lfs\n")
             ),
-            (Path("Annotations"), None, "holds no XML file; name the folder that does"),
+            (Path("Annotations"), None, "contains no XML file; enter the annotations folder"),
         ],
     )
     def test_files_and_folders(
@@ -492,7 +498,7 @@ class TestRefusals:
         edit(voc / "Annotations" / "shapes_01.xml", "<name>étoile<", f"<name>{name}<")
         convert(voc, tmp_path / "s", "--no-images").succeeded()
         says = convert(tmp_path / "s", tmp_path / "out", "--to", "voc", "--no-images").succeeded()
-        what = "classes left out of labelmap.txt, which takes no colon, line end or leading #: 1"
+        what = "classes with a colon, line break or leading #, left out of labelmap.txt: 1"
         assert what in says and name not in (tmp_path / "out" / "labelmap.txt").read_text()
 
 

@@ -60,13 +60,17 @@ class TestFoldersThatAreMissing:
             f"{tmp_path}/out: train: 1 image, 1 object",
             f"{tmp_path}/out: val: 1 image, 1 object",
         ]
-        what = "1 folders of images that are named and not there, passed over (the first: "
+        what = "1 folders of images that do not exist, skipped (the first: "
         assert f"{what}{source}/data.yaml: " in done.err and done.err.count("\n") == 1
 
     @pytest.mark.parametrize(
         ("yaml", "options", "says"),
         [
-            ("train: ../test/images\n", (), "../test/images is not there; correct it, or path"),
+            (
+                "train: ../test/images\n",
+                (),
+                "../test/images does not exist; correct it or the value of path",
+            ),
             (f"{THERE}test: ../test/images\n", ("--set=test",), "has no subset 'test'; choose ano"),
         ],
     )
@@ -84,15 +88,19 @@ class TestFoldersThatAreMissing:
         (source / "obj.data").write_text("train = data/train.txt\nvalid = data/valid.txt\n")
         (source / "train.txt").write_text("data/train/images/a.jpg\n")
         done = convert(source, tmp_path / "out")
-        assert done.code == 0 and "1 folders of images that are named and not there" in done.err
+        assert done.code == 0 and "1 folders of images that do not exist" in done.err
         assert done.out.startswith(f"{tmp_path}/out: train: 1 image, 1 object\n")
 
 
 @pytest.mark.parametrize(
     ("names", "line", "says"),
     [
-        ("cat\ndog\n", f"2 {BOX}", "a.txt, line 1: class 2 is not in the names of"),
-        ("cat\n\ndog\n\n", f"1 {BOX}", "obj.names, line 2: empty, which is a class for Darknet"),
+        ("cat\ndog\n", f"2 {BOX}", "a.txt, line 1: class 2 is not named in"),
+        (
+            "cat\n\ndog\n\n",
+            f"1 {BOX}",
+            "obj.names, line 2: empty line, which Darknet counts as a class",
+        ),
     ],
 )
 def test_classes_of_darknet(convert: Run, tmp_path: Path, names: str, line: str, says: str) -> None:
@@ -107,7 +115,7 @@ def test_classes_of_one_name(run: Run, convert: Run, tmp_path: Path) -> None:
     yaml = "train: train/images\nnames: [cat, cat, dog]\n"
     source = dataset(tmp_path / "s", yaml, {"train": f"0 {BOX}\n1 {BOX}\n2 {BOX}"})
     note = (
-        "1 classes of a name that another one has, made one class (the first: "
+        "1 classes with the name of another one, merged into one class (the first: "
         f"{source}/data.yaml: 'cat' is 0 and 1)"
     )
     assert convert(source, tmp_path / "out").succeeded() == f"tfod: {note}\n"
@@ -179,9 +187,17 @@ class TestPoses:
     ("line", "box", "says"),
     [
         (BOX, NORMALIZED, ""),
-        (f"{BOX} 0.9", NORMALIZED, "1 confidences behind boxes, left out"),
-        ("0.1 0.1 0.3 0.1 0.2 0.4", [0.1, 0.1, 0.3, 0.4], "1 outlines, read as the boxes around"),
-        ("0.1 0.1 0.3 0.1 0.3 0.4 0.1 0.4", [0.1, 0.1, 0.3, 0.4], "1 outlines, read as the boxes"),
+        (f"{BOX} 0.9", NORMALIZED, "1 confidences after boxes, ignored"),
+        (
+            "0.1 0.1 0.3 0.1 0.2 0.4",
+            [0.1, 0.1, 0.3, 0.4],
+            "1 outlines, replaced by their enclosing",
+        ),
+        (
+            "0.1 0.1 0.3 0.1 0.3 0.4 0.1 0.4",
+            [0.1, 0.1, 0.3, 0.4],
+            "1 outlines, replaced by their enclosing boxes",
+        ),
     ],
 )
 def test_lines_without_keypoints(
@@ -239,7 +255,7 @@ class TestFilesOfLabels:
         source = dataset(tmp_path / "s", THERE, TWO)
         (source / "valid/labels/a.txt").unlink()
         said = convert(source, tmp_path / "out").succeeded()
-        what = "1 images without a file of labels, written without objects (the first: "
+        what = "1 images without a label file, written without objects (the first: "
         assert said == f"tfod: {what}{source}/valid/labels/a.txt)\n"
 
     def test_one_without_an_image_is_said(self, convert: Run, tmp_path: Path) -> None:
@@ -249,7 +265,7 @@ class TestFilesOfLabels:
         for name, text in {"b.txt": LINE, "c.txt": "", "classes.txt": "cat\n"}.items():
             (source / "valid/labels" / name).write_text(text)
         done = convert(source, tmp_path / "out")
-        what = "2 files of labels without an image, left out (the first: "
+        what = "2 label files without an image, left out (the first: "
         assert done.succeeded() == f"tfod: {what}{source}/valid/labels/b.txt)\n"
         assert "train: 1 image, 1 object" in done.out
 
@@ -262,13 +278,13 @@ class TestFilesOfLabels:
         if (source / "train/labels/a.txt").exists():
             pytest.skip("the disk has no cases")
         says = convert(source, tmp_path / "out").refused()
-        assert f"without any file of labels: 1 ({source}/train/labels/a.txt); put it th" in says
+        assert f"without any label file: 1 ({source}/train/labels/a.txt); add it" in says
 
 
 @pytest.mark.parametrize(
     ("yaml", "says"),
     [
-        ("train: 5\n", "data.yaml: 5 is not there; correct it, or path"),
+        ("train: 5\n", "data.yaml: 5 does not exist; correct it or the value of path"),
         ("train: {a: b}\n", "data.yaml: train is {'a': 'b'}; write train: images/train"),
         (f"{ONE}val: [train/images, [5]]\n", "data.yaml: val is ['train/images', ['5']]; write"),
         (f"{ONE}kpt_shape: [17, 4]\n", "kpt_shape is ['17', '4'], expected e.g. [17, 3]"),
@@ -309,7 +325,7 @@ def test_an_image_of_a_list_that_is_not_there(convert: Run, tmp_path: Path) -> N
     (source / "train.txt").write_text("train/images/a.jpg\n\ntrain/images/b.jpg\n")
     says = convert(source, tmp_path / "out").refused()
     place = f"{source}/train/images/b.jpg, of {source}/train.txt, line 3"
-    assert f"images that are missing: 1 ({place}); put them there" in says
+    assert f"images that are missing: 1 ({place}); add the images" in says
 
 
 @pytest.mark.parametrize(

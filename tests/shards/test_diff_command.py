@@ -68,7 +68,7 @@ def test_json(run: Run, sides: tuple[Path, Path]) -> None:
     [
         (("SIDE", "nowhere"), "nowhere: no such file or folder"),
         (("nowhere", "SIDE"), "nowhere: no such file or folder"),
-        (("SIDE", "EMPTY"), "is of no format that is recognized; say which with --from-b:"),
+        (("SIDE", "EMPTY"), "has no known format; choose the format with --from-b:"),
         (("SIDE", "BROKEN"), "checksum"),
         (("SIDE", "SIDE", "--from-a", "coco"), "no JSON of COCO's instances"),
         (("SIDE", "SIDE", "--label-map", "nothing.pbtxt"), "nothing.pbtxt"),

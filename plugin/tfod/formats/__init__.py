@@ -1,4 +1,4 @@
-"""Datasets of other formats, one file each with its reader and its writer, and shards like them.
+"""Formats of datasets, one module each with its reader and its writer; shards are one of them.
 
-It may import ``sources`` and what is below it.
+Modules here may import ``sources`` and the packages below it.
 """

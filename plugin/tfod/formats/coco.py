@@ -1,8 +1,8 @@
-"""COCO's JSON: images, categories, and annotations with boxes, outlines, keypoints; images beside.
+"""COCO's JSON of instances: images, categories, and annotations with boxes, outlines and keypoints.
 
-Read as create_coco_tf_record.py of the OD API reads it: boxes are divided by the size that the JSON
-gives, ids of categories are kept. Sources: cocodataset.org/#format-data; Roboflow's export; CVAT's
-for ``attributes``; the written folders are those that Datumaro and FiftyOne look for.
+Reading follows create_coco_tf_record.py of the OD API: boxes are divided by the size in the JSON,
+and category ids are kept. Sources: cocodataset.org/#format-data; exports of Roboflow; exports of
+CVAT for ``attributes``. Datumaro and FiftyOne read the folders that are written.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
     CocoDocument,
-    box_of,
-    classes_of,
-    place_of,
-    points_of,
-    real_number,
-    require_valid_entry,
-    scalar,
-    side,
-    subset_of,
-    whole_number,
+    convert_entry_errors,
+    format_location,
+    get_scalar,
+    get_side,
+    get_subset,
+    get_whole_number,
+    merge_categories,
+    parse_box,
+    parse_keypoints,
+    parse_real_number,
 )
-from tfod.formats.dataset import Dataset, Images, chosen
-from tfod.formats.format_writer import ATTRIBUTES, SOURCE_ID, FormatWriter, masks_of
-from tfod.formats.numbers import DECIMALS, digits, lines_of, multiply_as_typed
+from tfod.formats.dataset import Dataset, Images, select_subsets
+from tfod.formats.format_writer import ATTRIBUTES, SOURCE_ID, FormatWriter, get_masks
+from tfod.formats.numbers import DECIMALS, format_numbers, format_rows, multiply_as_typed
 from tfod.formats.options import ConversionProblems, Options
-from tfod.formats.reading.documents import quoted
+from tfod.formats.reading.documents import to_short_json
 from tfod.formats.reading.files import Frame, ImageFiles
-from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, rotated
+from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, read_rotation
 from tfod.sources.format_recognition import SourceFiles, find_coco_files
 from tfod.tfrecord.shard_sets.shard_names import to_stem
 
-_UNPLACED = (
+_UNKNOWN_IMAGE = (
     "annotations whose image_id is not the id of an image (a number and a text are different ids), "
     "left out"
 )
@@ -58,149 +58,147 @@ _UNPLACED = (
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read a JSON of instances, or all of a folder's, each a subset.
+    """Read a JSON of instances, or those in a folder, each as a subset.
 
-    The JSONs are held in memory (six times their length), images are not. Without a label map the
-    classes keep the ids of their categories.
+    The JSONs are kept in memory (six times their length), images are not. Without a label map the
+    classes keep their category ids.
 
     Raises:
-        TfodError: there is none, or one makes no sense, or has no images.
+        TfodError: there is no JSON, or one is invalid or has no images.
     """
     files = find_coco_files(SourceFiles.at(source))
     if not files:
-        raise TfodError(f"{source} holds no JSON of COCO's instances; name one")
-    named = {subset_of(file): file for file in files}
-    if len(named) < len(files):
+        raise TfodError(f"{source} contains no JSON of COCO's instances; enter the path of one")
+    files_by_subset = {get_subset(file): file for file in files}
+    if len(files_by_subset) < len(files):
         listed = ", ".join(files)
-        raise TfodError(f"{source}: two JSONs are of the same subset: {listed}; name one")
+        raise TfodError(f"{source}: two JSONs belong to the same subset: {listed}; enter one")
     problems = ConversionProblems(options)
     documents = [
         CocoDocument.read(subset, file, options.images)
-        for subset, file in chosen(named, options.subset, source).items()
+        for subset, file in select_subsets(files_by_subset, options.subset, source).items()
     ]
-    classes = classes_of(documents, options.label_map, problems)
-    draw = functools.partial(_masks, problems) if options.masks else None
-    reading = DatasetBuilder(classes, options, problems, draw=draw)
-    subsets = {one.subset: _detections(one, reading) for one in documents}
-    ids = [str(image.get("id")) for one in documents for image in one.images]
-    return reading.dataset(subsets.items(), subsets, files, source_ids=ids)
+    classes = merge_categories(documents, options.label_map, problems)
+    draw = functools.partial(_draw_masks, problems) if options.masks else None
+    builder = DatasetBuilder(classes, options, problems, draw=draw)
+    subsets = {document.subset: _build_detections(document, builder) for document in documents}
+    ids = [str(image.get("id")) for document in documents for image in document.images]
+    return builder.build_dataset(subsets.items(), subsets, files, source_ids=ids)
 
 
-def _detections(document: CocoDocument, reading: DatasetBuilder) -> Iterator[Detection | None]:
-    """The Detections of a document, in the order of its images."""
-    path, problems = document.file, reading.problems
-    images = ImageFiles(document.folders, root=reading.options.unpacked)
-    points = document.point_names
-    left, ids = dict(document.annotations), set[str]()
+def _build_detections(
+    document: CocoDocument, builder: DatasetBuilder
+) -> Iterator[Detection | None]:
+    path, problems = document.file, builder.problems
+    images = ImageFiles(document.folders, root=builder.options.unpacked_folder)
+    remaining, ids = dict(document.annotations), set[str]()
     for entry in document.images:
-        with require_valid_entry(f"{path}, image {quoted(entry.get('id'))}"):
-            image_id, name = scalar(entry, "id"), entry["file_name"]
+        with convert_entry_errors(f"{path}, image {to_short_json(entry.get('id'))}"):
+            image_id, name = get_scalar(entry, "id"), entry["file_name"]
             if not isinstance(name, str) or not name:
-                raise ValueError(f"file_name is {quoted(name)}, expected a text")
-            size = side(entry, "height"), side(entry, "width")
+                raise ValueError(f"file_name is {to_short_json(name)}, expected a text")
+            size = get_side(entry, "height"), get_side(entry, "width")
             if str(image_id) in ids:
-                raise ValueError("another image has this id, too")
+                raise ValueError("another image has the same id")
         ids.add(str(image_id))
-        found = (_object(one, document, reading) for one in left.pop(image_id, []))
-        yield reading.detection(
-            *(images, [name], size, list(filter(None, found)), f"{path}: {name}"),
+        annotations = remaining.pop(image_id, [])
+        objects = (_read_object(annotation, document, builder) for annotation in annotations)
+        yield builder.build_detection(
+            *(images, [name], size, list(filter(None, objects)), f"{path}: {name}"),
             source_id=str(image_id),
-            point_count=len(points),
-            point_names=points,
+            point_count=len(document.point_names),
+            point_names=document.point_names,
         )
-    for image_id, entries in left.items():
-        for one in entries:
+    for image_id, annotations in remaining.items():
+        for annotation in annotations:
             problems.annotated += 1
-            problems.add(_UNPLACED, f"{place_of(path, one.get('id'))}: {quoted(image_id)}")
+            location = format_location(path, annotation.get("id"))
+            problems.add(_UNKNOWN_IMAGE, f"{location}: {to_short_json(image_id)}")
 
 
-def _object(
-    entry: Mapping[str, Any], document: CocoDocument, reading: DatasetBuilder
+def _read_object(
+    entry: Mapping[str, Any], document: CocoDocument, builder: DatasetBuilder
 ) -> AnnotatedObject | None:
-    """The object of an annotation; None where it is left out."""
-    place, problems = place_of(document.file, entry.get("id")), reading.problems
+    """Read an annotation; returns None if it has no box."""
+    location, problems = format_location(document.file, entry.get("id")), builder.problems
     if not entry.get("bbox"):
         problems.annotated += 1
-        problems.add("annotations without bbox, left out", place)
+        problems.add("annotations without bbox, left out", location)
         return None
-    with require_valid_entry(place):
-        x, y, width, height = box_of(entry["bbox"])
+    with convert_entry_errors(location):
+        x, y, width, height = parse_box(entry["bbox"])
         area = width * height
         if entry.get("area") is None:
-            problems.add("annotations without area, that of their box is written", place)
+            problems.add("annotations without area, computed from their box", location)
         else:
-            area = real_number(entry["area"], "area")
-        values = {"is_crowd": int(real_number(entry.get("iscrowd") or 0, "iscrowd")), "area": area}
-        # What CVAT and others say of an object besides.
-        attributes = entry.get("attributes") or {}
+            area = parse_real_number(entry["area"], "area")
+        is_crowd = int(parse_real_number(entry.get("iscrowd") or 0, "iscrowd"))
+        values = {"is_crowd": is_crowd, "area": area}
+        attributes = entry.get("attributes") or {}  # written by CVAT and others
         if not isinstance(attributes, dict):
-            raise ValueError(f"attributes are {quoted(attributes)}, expected names and values")
+            raise ValueError(f"attributes are {to_short_json(attributes)}, expected an object")
         box = x, y, x + width, y + height
-        drawn = rotated(box, attributes.get("rotation"), place, problems)
-        if drawn:
+        details = read_rotation(box, attributes.get("rotation"), location, problems)
+        if details:
             attributes = {key: value for key, value in attributes.items() if key != "rotation"}
         for name, value in values.items():
             if attributes.get(name) not in (None, value):
-                problems.add(f"attributes named {name}, left out for COCO's own value", place)
+                problems.add(f"attributes named {name}, replaced by COCO's own value", location)
         outline = entry.get("segmentation")
-        if outline and not reading.options.masks:
-            problems.add("outlines left out, for want of --masks", place)
-        category = document.categories[whole_number(entry, "category_id")]
+        if outline and not builder.options.masks:
+            problems.add("outlines, left out because --masks is not set", location)
+        category = document.categories[get_whole_number(entry, "category_id")]
         points = None
         if entry.get("keypoints"):
             points = np.zeros((len(document.point_names), 3))
-            own = points_of(entry["keypoints"], len(category.keypoints))
-            points[[point.id for point in category.keypoints]] = own
+            rows = [point.id for point in category.keypoints]
+            points[rows] = parse_keypoints(entry["keypoints"], len(rows))
     values = {**attributes, **values}
-    return AnnotatedObject(category.class_name, box, place, values, points, outline, drawn)
+    return AnnotatedObject(category.class_name, box, location, values, points, outline, details)
 
 
-def _masks(
+def _draw_masks(
     problems: ConversionProblems, objects: Sequence[AnnotatedObject], frame: Frame
 ) -> list[PngMask]:
-    """A mask for each object: the OD API wants one for each.
-
-    It is of the size that the JSON gives, or the runs have; writers see that it is the image's.
-    """
-    size, own = frame.size or (0, 0), frame.own or (0, 0)
-    found = []
-    for one in objects:
-        drawn = draw_segmentation(one.outline, size, one.place)
-        if drawn is None:
-            problems.add("annotations without segmentation, their mask is their box", one.place)
-        is_box = drawn is None
-        if drawn is None:
-            corners = one.box * np.tile(np.divide(own, size)[::-1], 2)
-            drawn = fill_box(tuple(corners.tolist()), own)
-        found.append(PngMask(encode_mask_png(drawn, is_box=is_box)))
-    return found
+    """Draw a mask for each object, since the OD API needs all of them."""
+    size, image_size = frame.size or (0, 0), frame.image_size or (0, 0)
+    masks = []
+    for item in objects:
+        pixels = draw_segmentation(item.outline, size, item.location)
+        is_box = pixels is None
+        if pixels is None:
+            problems.add("annotations without segmentation, replaced by their box", item.location)
+            corners = item.box * np.tile(np.divide(image_size, size)[::-1], 2)
+            pixels = fill_box(tuple(corners.tolist()), image_size)
+        masks.append(PngMask(encode_mask_png(pixels, is_box=is_box)))
+    return masks
 
 
 # Writing
 
-_DECIMALS_OF_AREA = 2  # of a box, where the record has no other
-_DIGITS = 16  # of an id at most: JSON's numbers are doubles for many readers
-_OTHER_IDS = "source ids that are not the number of one image, which got another"
+_AREA_DECIMALS = 2  # for areas computed from boxes
+_MAX_DIGITS = 16  # many readers of JSON parse numbers as doubles
+_NEW_IDS = "source ids that are not a unique number, replaced by a new id"
 
 
-class _Lists:
-    """A JSON of images and annotations; these lie in a file of their own until the end."""
+class _JsonFile:
+    """A JSON of images and annotations; the latter are in a temporary file until the end."""
 
     def __init__(self, file: IO[bytes], annotations: IO[bytes]) -> None:
         self._file, self._annotations = file, annotations
         self._file.write(b'{"images":[')
-        self._begun: set[IO[bytes]] = set()
+        self._non_empty: set[IO[bytes]] = set()
 
     def add(self, images: bytes, annotations: bytes) -> None:
-        """Add entries, each with a comma behind it."""
+        """Add entries, each of which ends with a comma and a line end."""
         for file, entries in ((self._file, images), (self._annotations, annotations)):
             if entries:
-                file.write(b",\n" if file in self._begun else b"\n")
+                file.write(b",\n" if file in self._non_empty else b"\n")
                 file.write(entries[:-2])
-                self._begun.add(file)
+                self._non_empty.add(file)
 
     def finish(self, categories: Sequence[Mapping[str, Any]]) -> None:
-        """Write the end."""
+        """Append annotations and categories, and close the file."""
         self._file.write(b'],\n"annotations":[')
         self._annotations.seek(0)
         shutil.copyfileobj(self._annotations, self._file, 1 << 20)
@@ -211,139 +209,143 @@ class _Lists:
 
 
 class Writer(FormatWriter):
-    """Ids of images are their source ids, where these are numbers that no other image has."""
+    """Writes JSONs of instances. Image ids are the source ids if these are unique numbers."""
 
-    CARRIES = frozenset(("masks", "keypoints", ATTRIBUTES, SOURCE_ID))
+    SUPPORTED = frozenset(("masks", "keypoints", ATTRIBUTES, SOURCE_ID))
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
-        self._lists: dict[str, _Lists] = {}
-        self._objects = 0
-        self._points: dict[int, Sequence[str]] = {}  # names of the keypoints of classes
-        self._taken: dict[str, set[int]] = {}  # numbers of images, by subset
-        self._free: dict[str, int] = {}
+        self._json_files: dict[str, _JsonFile] = {}
+        self._object_count = 0
+        self._point_names: dict[int, Sequence[str]] = {}  # by class id
+        self._used_ids: dict[str, set[int]] = {}  # ids of images by subset
+        self._next_ids: dict[str, int] = {}
 
     def begin(self, subset: str) -> None:
         folder = os.path.join(self.folder, "annotations")
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, f"instances_{to_stem(subset)}.json")
-        self._lists[subset] = _Lists(self._open(path), self._open(f"{path}.annotations"))
+        self._json_files[subset] = _JsonFile(self._open(path), self._open(f"{path}.annotations"))
         self.documents.append(path)
 
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, images.subset)
-        ids = np.array(self._image_numbers(images), np.int64)
-        height, width = (digits(side) for side in images.sizes.T)
-        heads = lines_of(
-            *(b'{"id":', digits(ids), b',"width":', width, b',"height":', height),
+        ids = np.array(self._make_image_ids(images), np.int64)
+        height, width = (format_numbers(side) for side in images.sizes.T)
+        heads = format_rows(
+            *(b'{"id":', format_numbers(ids), b',"width":', width, b',"height":', height),
             b',"file_name":\n',
         )
-        texts = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
-        pairs = zip(heads.splitlines(), texts.splitlines(), strict=True)
-        entries = [b"%b%b},\n" % pair for pair in pairs]
-        self._lists[images.subset].add(b"".join(entries), self._annotations(images, ids, label_map))
+        json_names = json.dumps(names, separators=("\n", ":"))[1:-1].encode()
+        pairs = zip(heads.splitlines(), json_names.splitlines(), strict=True)
+        entries = b"".join(b"%b%b},\n" % pair for pair in pairs)
+        annotations = self._format_annotations(images, ids, label_map)
+        self._json_files[images.subset].add(entries, annotations)
 
     def finish(self, label_map: LabelMap) -> None:
         categories: list[Mapping[str, Any]] = []
-        for one in label_map.items:
-            names = [point.label for point in one.keypoints] or self._points.get(one.id, ())
+        for item in label_map.items:
+            names = [point.label for point in item.keypoints] or self._point_names.get(item.id, ())
             points = {"keypoints": list(names)} if names else {}
-            categories.append({"id": one.id, "name": one.class_name, **points})
-        for document in self._lists.values():
-            document.finish(categories)
+            categories.append({"id": item.id, "name": item.class_name, **points})
+        for json_file in self._json_files.values():
+            json_file.finish(categories)
 
-    def _image_numbers(self, images: Images) -> list[int]:
-        """A number for each image: its source id where that is one, and free; else the next."""
-        texts = [one or "" for one in images.source_ids]
-        numbers = [int(one) if one.isdecimal() and len(one) < _DIGITS else -1 for one in texts]
-        distinct, taken = set(numbers), self._taken.setdefault(images.subset, set())
-        if len(distinct) < len(numbers) or -1 in distinct or not taken.isdisjoint(distinct):
-            free = self._free.get(images.subset, 1)
-            for row, number in enumerate(numbers):
-                if number < 0 or number in taken:
-                    self.losses[_OTHER_IDS][""] += texts[row] not in ("", images.filenames[row])
-                    while free in taken:
+    def _make_image_ids(self, images: Images) -> list[int]:
+        """Return the source id of each image if it is a unique number, else a free number."""
+        texts = [text or "" for text in images.source_ids]
+        ids = [int(text) if text.isdecimal() and len(text) < _MAX_DIGITS else -1 for text in texts]
+        distinct, used = set(ids), self._used_ids.setdefault(images.subset, set())
+        if len(distinct) < len(ids) or -1 in distinct or not used.isdisjoint(distinct):
+            free = self._next_ids.get(images.subset, 1)
+            for row, number in enumerate(ids):
+                if number < 0 or number in used:
+                    self.losses[_NEW_IDS][""] += texts[row] not in ("", images.filenames[row])
+                    while free in used:
                         free += 1
-                    numbers[row] = free
-                taken.add(numbers[row])
-            self._free[images.subset] = free
-        taken.update(numbers)
-        return numbers
+                    ids[row] = free
+                used.add(ids[row])
+            self._next_ids[images.subset] = free
+        used.update(ids)
+        return ids
 
-    def _annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
-        """The entries of all objects, each with a comma behind it."""
+    def _format_annotations(self, images: Images, ids: np.ndarray, label_map: LabelMap) -> bytes:
+        """Format the entries of all objects, each of which ends with a comma and a line end."""
         counts = np.diff(images.splits)
-        first, self._objects = self._objects + 1, self._objects + len(images.boxes)
-        left, top, right, bottom = images.in_pixels().T
+        first = self._object_count + 1
+        self._object_count += len(images.boxes)
+        left, top, right, bottom = images.to_pixels().T
         width, height = right - left, bottom - top
-        area = (width * height).round(_DECIMALS_OF_AREA)
-        crowd, others = np.zeros(len(left), np.int64), list[bytes]()
+        areas = (width * height).round(_AREA_DECIMALS)
+        crowds, endings = np.zeros(len(left), np.int64), list[bytes]()
         if not images.is_plain:
-            others = [
-                text
+            endings = [
+                ending
                 for row in range(len(ids))
-                for text in self._others(images, row, area, crowd, label_map)
+                for ending in self._format_endings(images, row, areas, crowds, label_map)
             ]
-        x, y, w, h = (digits(side, DECIMALS) for side in (left, top, width, height))
-        places = DECIMALS if others else _DECIMALS_OF_AREA
-        lines = lines_of(
-            *(b'{"id":', digits(np.arange(first, first + len(left)))),
-            *(b',"image_id":', digits(np.repeat(ids, counts))),
-            *(b',"category_id":', digits(np.array(images.classes, np.int64))),
-            *(b',"bbox":[', x, b",", y, b",", w, b",", h, b'],"area":', digits(area, places)),
-            *(b',"iscrowd":', digits(crowd), b"\n" if others else b',"segmentation":[]},\n'),
+        x, y, w, h = (format_numbers(side, DECIMALS) for side in (left, top, width, height))
+        area = format_numbers(areas, DECIMALS if endings else _AREA_DECIMALS)
+        ending = b"\n" if endings else b',"segmentation":[]},\n'
+        lines = format_rows(
+            *(b'{"id":', format_numbers(np.arange(first, first + len(left)))),
+            *(b',"image_id":', format_numbers(np.repeat(ids, counts))),
+            *(b',"category_id":', format_numbers(np.array(images.classes, np.int64))),
+            *(b',"bbox":[', x, b",", y, b",", w, b",", h, b'],"area":', area),
+            *(b',"iscrowd":', format_numbers(crowds), ending),
         )
-        if not others:
+        if not endings:
             return lines
-        parts = zip(lines.splitlines(), others, strict=True)
-        return b"".join(b"%b%b},\n" % part for part in parts)
+        pairs = zip(lines.splitlines(), endings, strict=True)
+        return b"".join(b"%b%b},\n" % pair for pair in pairs)
 
-    def _others(
+    def _format_endings(
         self, images: Images, row: int, areas: np.ndarray, crowds: np.ndarray, label_map: LabelMap
     ) -> Iterator[bytes]:
-        """What the entries of a row's objects have besides; areas and crowds are set."""
-        one, size = images.detections[row], tuple(images.sizes[row].tolist())
+        """Yield the remaining values of each object of a row, and set its area and crowd flag."""
+        detection, size = images.detections[row], tuple(images.sizes[row].tolist())
         start = images.splits[row]
-        masks = masks_of(one)
-        for number, mask in enumerate(masks):
-            values = {name: column[number] for name, column in one.attributes.items()}
-            area, crowd = values.pop("area", None), values.pop("is_crowd", None)
+        for number, mask in enumerate(get_masks(detection)):
+            values = {name: column[number] for name, column in detection.attributes.items()}
+            area, is_crowd = values.pop("area", None), values.pop("is_crowd", None)
             if isinstance(area, (int, float)) and math.isfinite(area):
                 areas[start + number] = area
-            crowds[start + number] = int(bool(crowd))
-            found: dict[str, Any] = {"segmentation": []}
+            crowds[start + number] = int(bool(is_crowd))
+            entry: dict[str, Any] = {"segmentation": []}
             if mask is not None:
-                pixels = self._pixels(mask, one, size)
+                pixels = self._fit_mask(mask, detection, size)
                 if pixels is not None:
                     runs = run_lengths(pixels.T.ravel())
-                    found["segmentation"] = {"counts": runs, "size": size}
-            if one.keypoints is not None:
+                    entry["segmentation"] = {"counts": runs, "size": size}
+            if detection.keypoints is not None:
                 label = images.classes[start + number]
-                found |= self._keypoints(one.keypoints, number, size, label, label_map)
-            given = {name: value for name, value in values.items() if value is not None}
-            if given:
-                found["attributes"] = given
+                points = detection.keypoints
+                entry |= self._format_keypoints(points, number, size, label, label_map)
+            attributes = {name: value for name, value in values.items() if value is not None}
+            if attributes:
+                entry["attributes"] = attributes
             yield b"".join(
-                f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in found.items()
+                f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in entry.items()
             )
 
-    def _keypoints(
+    def _format_keypoints(
         self, points: Keypoints, number: int, size: tuple[int, int], label: int, classes: LabelMap
     ) -> dict[str, Any]:
-        """The points of an object: those of its class, where the label map says which they are."""
+        """Return the keypoints of an object, limited to its class if the label map defines them."""
         count = points.xy.shape[1]
         item = classes.find_id(label)
-        places = [point.id for point in item.keypoints] if item else []
-        if not places or max(places) >= count:
-            if any(one.keypoints for one in classes.items) and not points.visibility[number].any():
-                return {}  # of a class that has none
-            places = list(range(count))
-            names = points.names or [str(place + 1) for place in places]
-            self._points.setdefault(label, names)
-        shown = points.visibility[number, places]
-        pixels = multiply_as_typed(points.xy[number, places], np.array(size[::-1]))
-        xy = np.where(shown[:, None] > 0, pixels, 0).round(DECIMALS).tolist()
+        rows = [point.id for point in item.keypoints] if item else []
+        if not rows or max(rows) >= count:
+            has_points = any(item.keypoints for item in classes.items)
+            if has_points and not points.visibility[number].any():
+                return {}  # the class has no keypoints
+            rows = list(range(count))
+            names = points.names or [str(row + 1) for row in rows]
+            self._point_names.setdefault(label, names)
+        visibility = points.visibility[number, rows]
+        pixels = multiply_as_typed(points.xy[number, rows], np.array(size[::-1]))
+        xy = np.where(visibility[:, None] > 0, pixels, 0).round(DECIMALS).tolist()
         values = [
-            value for (x, y), v in zip(xy, shown.tolist(), strict=True) for value in (x, y, v)
+            value for (x, y), v in zip(xy, visibility.tolist(), strict=True) for value in (x, y, v)
         ]
-        return {"keypoints": values, "num_keypoints": int((shown > 0).sum())}
+        return {"keypoints": values, "num_keypoints": int((visibility > 0).sum())}

@@ -1,4 +1,4 @@
-"""COCO's JSON as a document: which files there are, and what their lists say.
+"""Parsing of COCO's JSON: its files, lists and values.
 
 Sources: cocodataset.org/#format-data; Roboflow's export.
 """
@@ -18,30 +18,32 @@ from tfod.detection.labels.dataset_classes import BACKGROUND
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
 from tfod.errors import TfodError
 from tfod.formats.options import ConversionProblems
-from tfod.formats.reading.documents import quoted, read_json
+from tfod.formats.reading.documents import read_json, to_short_json
 from tfod.formats.reading.objects import SourceClasses
 from tfod.sources.format_recognition import COCO_ROBOFLOW_FILE
 from tfod.tfrecord.shard_sets.shard_names import to_subset
 
 _PREFIXES = ("instances_", "person_keypoints_")
 _LISTS = ("images", "annotations", "categories")
-_LARGEST_WHOLE = (1 << 31) - 1  # of an id, and of pixels
-_LONGEST_REASON = 200
-_LARGEST_VISIBILITY = 2
-_LARGEST = float(np.finfo(np.float32).max)
+_MAX_INT32 = (1 << 31) - 1
+_MAX_REASON = 200
+_MAX_VISIBILITY = 2
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class CocoDocument:
-    """A subset: what its file says, its entries as the JSON has them.
+    """The JSON of a subset.
 
     Attributes:
-        subset, file, folders: what it is called, where it is, and where its images are.
-        images: all entries.
-        annotations: by their image's id.
-        categories: by id, keypoints with their places among ``point_names``.
-        used: of each id that an annotation has the place of the first.
-        point_names: the keypoints of one class after those of another.
+        subset: name of the subset.
+        file: path of the JSON.
+        folders: folders to search for images.
+        images: all entries of images.
+        annotations: entries of annotations by image id.
+        categories: classes by category id; their keypoints have indexes into ``point_names``.
+        locations: location of the first annotation of each category that is used.
+        point_names: names of the keypoints of all classes.
     """
 
     subset: str
@@ -50,233 +52,232 @@ class CocoDocument:
     images: Sequence[Mapping[str, Any]]
     annotations: Mapping[Any, Sequence[Mapping[str, Any]]]
     categories: Mapping[int, LabelMapItem]
-    used: Mapping[int, str]
+    locations: Mapping[int, str]
     point_names: Sequence[str]
 
     @classmethod
-    def read(cls, subset: str, path: str, images: str | None) -> CocoDocument:
-        """Read a file; its images may be in a folder that was named.
+    def read(cls, subset: str, path: str, image_folder: str | None) -> CocoDocument:
+        """Read a JSON; its images may be in a requested folder.
 
         Raises:
-            TfodError: it is no COCO JSON, or an entry makes no sense.
+            TfodError: the file is not COCO JSON, or an entry is invalid.
         """
-        lists = _lists(path)
+        lists = _read_lists(path)
         folder, name = os.path.split(path)
-        beside = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
-        if name.startswith(_PREFIXES[0]) and os.path.isfile(beside):
-            # COCO's file of keypoints of the same annotations, by their ids.
-            others = _lists(beside)
+        keypoint_file = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
+        if name.startswith(_PREFIXES[0]) and os.path.isfile(keypoint_file):
+            # COCO has a second file with the keypoints of the same annotations.
+            keypoint_lists = _read_lists(keypoint_file)
             for key in ("annotations", "categories"):
-                with require_valid_entry(beside):
-                    points = {other["id"]: other.get("keypoints") for other in others[key]}
+                with convert_entry_errors(keypoint_file):
+                    points = {entry["id"]: entry.get("keypoints") for entry in keypoint_lists[key]}
                     for entry in lists[key]:
                         if points.get(entry.get("id")):
                             entry["keypoints"] = points[entry["id"]]
-        categories, names = _categories(path, lists["categories"])
+        categories, names = _read_categories(path, lists["categories"])
         annotations: dict[Any, list[dict[str, Any]]] = {}
-        used: dict[int, str] = {}
-        for one in lists["annotations"]:
-            where = place_of(path, one.get("id"))
-            with require_valid_entry(where):
-                annotations.setdefault(scalar(one, "image_id"), []).append(one)
-                number = whole_number(one, "category_id")
+        locations: dict[int, str] = {}
+        for entry in lists["annotations"]:
+            location = format_location(path, entry.get("id"))
+            with convert_entry_errors(location):
+                annotations.setdefault(get_scalar(entry, "image_id"), []).append(entry)
+                number = get_whole_number(entry, "category_id")
             if number not in categories:
-                raise TfodError(f"{where}: there is no category {number}; add it to categories")
-            used.setdefault(number, where)
-        places = _image_folders(path, subset, images)
-        return cls(subset, path, places, lists["images"], annotations, categories, used, names)
+                raise TfodError(f"{location}: there is no category {number}; add it to categories")
+            locations.setdefault(number, location)
+        folders = _list_image_folders(path, subset, image_folder)
+        images = lists["images"]
+        return cls(subset, path, folders, images, annotations, categories, locations, names)
 
 
-def subset_of(path: str) -> str:
-    """What the subset of a file is called."""
+def get_subset(path: str) -> str:
+    """Return the name of the subset of a JSON."""
     folder, name = os.path.split(os.path.abspath(path))
     if name == COCO_ROBOFLOW_FILE:
         return os.path.basename(folder)
-    # One prefix at most: a subset's name may begin with another.
+    # Removes only one prefix, since the name of a subset may begin with the other.
     prefix: str = next(filter(name.startswith, _PREFIXES), "")
     return to_subset(os.path.splitext(name)[0].removeprefix(prefix))
 
 
-def _image_folders(path: str, subset: str, named: str | None) -> tuple[str, ...]:
-    if named:
-        return os.path.join(named, subset), named
-    above = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+def _list_image_folders(path: str, subset: str, requested: str | None) -> tuple[str, ...]:
+    if requested:
+        return os.path.join(requested, subset), requested
+    parent = os.path.dirname(os.path.dirname(os.path.abspath(path)))
     return tuple(
-        os.path.join(where, *parts)
-        for where in (os.path.dirname(path), above)
+        os.path.join(folder, *parts)
+        for folder in (os.path.dirname(path), parent)
         for parts in (("images", subset), (subset,), ("images",), ())
     )
 
 
-def _lists(path: str) -> dict[str, list[dict[str, Any]]]:
-    found = read_json(path)
-    if not isinstance(found, dict):
+def _read_lists(path: str) -> dict[str, list[dict[str, Any]]]:
+    document = read_json(path)
+    if not isinstance(document, dict):
         raise TfodError(f"{path} is not COCO JSON: it lacks {_LISTS[0]}")
-    found.setdefault("annotations", [])  # COCO's own of its test images have none
+    document.setdefault("annotations", [])  # missing in COCO's JSONs of test images
     for name in _LISTS:
-        if not isinstance(found.get(name), list):
+        if not isinstance(document.get(name), list):
             raise TfodError(f"{path} is not COCO JSON: it lacks {name}")
-        for one in found[name]:
-            if not isinstance(one, dict):
+        for entry in document[name]:
+            if not isinstance(entry, dict):
+                text = to_short_json(entry)
                 raise TfodError(
-                    f"{path}: an entry of {name} is {quoted(one)}, expected an object; correct it"
+                    f"{path}: an entry of {name} is {text}, expected an object; correct it"
                 )
-    return found
+    return document
 
 
-def _categories(
+def _read_categories(
     path: str, entries: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[int, LabelMapItem], list[str]]:
-    """The categories by id, and the names of all keypoints: those of one class after another's."""
-    found: dict[int, LabelMapItem] = {}
+    categories: dict[int, LabelMapItem] = {}
     names: list[str] = []
-    known: dict[tuple[str, ...], int] = {(): 0}
-    for place, one in enumerate(entries, 1):
-        with require_valid_entry(f"{path}, category {place} in the list"):
-            number, name = whole_number(one, "id"), one["name"]
-            if not 0 <= number <= _LARGEST_WHOLE:
-                raise ValueError("its id is below 0 or beyond 32 bits")
+    starts: dict[tuple[str, ...], int] = {(): 0}
+    for position, entry in enumerate(entries, 1):
+        with convert_entry_errors(f"{path}, category {position} in the list"):
+            number, name = get_whole_number(entry, "id"), entry["name"]
+            if not 0 <= number <= _MAX_INT32:
+                raise ValueError("its id is below 0 or above 32 bits")
             if name is None or not str(name).strip():
                 raise ValueError(f"category {number} has no name")
-            own = tuple(map(str, one.get("keypoints") or ()))
-            if own not in known:
-                known[own] = len(names)
-                names += own
-            points = tuple(Keypoint(at, label) for at, label in enumerate(own, known[own]))
-            item = found.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
+            labels = tuple(map(str, entry.get("keypoints") or ()))
+            if labels not in starts:
+                starts[labels] = len(names)
+                names += labels
+            points = tuple(Keypoint(index, x) for index, x in enumerate(labels, starts[labels]))
+            item = categories.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
             if item.name != str(name):
-                raise ValueError(f"id {number} is that of {item.name!r:.81} and of {name!r:.81}")
-    return found, names
+                raise ValueError(f"id {number} is used by {item.name!r:.81} and {name!r:.81}")
+    return categories, names
 
 
-def classes_of(
+def merge_categories(
     documents: Sequence[CocoDocument], label_map: str | None, problems: ConversionProblems
 ) -> SourceClasses:
-    """The ids of the categories of all sets.
+    """Return the classes of all documents, with their category ids.
 
-    Of categories of one name, which are one class, the lowest id is kept. The id 0 is left out
-    where no annotation has it.
+    Categories with the same name become one class with the lowest id. A category 0 without
+    annotations is left out.
 
     Raises:
-        TfodError: two sets give one id to different names, or an annotation has the category 0.
+        TfodError: two documents use an id for different names, or an annotation has category 0.
     """
     if label_map is not None:
-        found, notes = load_label_map(label_map)
-        return SourceClasses(found, label_map, tuple(notes), label_map)
+        loaded, notes = load_label_map(label_map)
+        return SourceClasses(loaded, label_map, tuple(notes), label_map)
     items: dict[int, LabelMapItem] = {}
     path = documents[0].file
-    for one in documents:
-        for number, item in one.categories.items():
-            known = items.setdefault(number, item)
-            if known.name != item.name:
+    for document in documents:
+        for number, item in document.categories.items():
+            other = items.setdefault(number, item)
+            if other.name != item.name:
                 raise TfodError(
-                    f"{one.file}: category {number} is {item.name!r:.81}, and {known.name!r:.81} "
-                    "in another set; write them apart"
+                    f"{document.file}: category {number} is {item.name!r:.81}, but "
+                    f"{other.name!r:.81} in another set; convert them separately"
                 )
     kept: dict[int, LabelMapItem] = {}
     first: dict[str, int] = {}
-    # An id 0 only where its name has no other.
+    # The id 0 comes last, so that it is only kept if its name has no other id.
     for number in sorted(items, key=lambda number: (number == 0, number)):
         name = items[number].name
         if first.setdefault(name, number) == number:
             kept[number] = items[number]
             continue
         problems.add(
-            "categories of a name that another one has, made one class",
+            "categories with the name of another one, merged into one class",
             f"{path}: {name!r:.81} is {first[name]} and {number}, written as {first[name]}",
         )
     if 0 in kept and kept[0].name != BACKGROUND:
-        for one in documents:
-            if 0 in one.used:
+        for document in documents:
+            if 0 in document.locations:
                 raise TfodError(
-                    f"{one.used[0]}: it is of category 0 ({kept[0].name!r:.81}), and the OD API "
-                    "has 0 for the background and refuses a label map with it; number the "
-                    "categories from 1, or name a label map that has ids for them with --label-map"
+                    f"{document.locations[0]}: category 0 ({kept[0].name!r:.81}) is used, but the "
+                    "OD API reserves 0 for the background and rejects a label map with it; number "
+                    "the categories from 1, or choose a label map with other ids with --label-map"
                 )
         problems.add(
-            "categories of id 0 that no annotation has, left out: the OD API has 0 for the "
-            "background",
+            "categories with id 0 and without annotations, left out because the OD API reserves 0 "
+            "for the background",
             f"{path}: {kept.pop(0).name!r:.81}",
         )
-    made = LabelMap(tuple(kept[number] for number in sorted(kept)))
-    return SourceClasses(made, f"that of {path}", file=path)
+    merged = LabelMap(tuple(kept[number] for number in sorted(kept)))
+    return SourceClasses(merged, f"made from {path}", file=path)
 
 
-# Values as JSON has them
+# Values of JSON
 
 
 @contextlib.contextmanager
-def require_valid_entry(where: str) -> Iterator[None]:
-    """Whatever is amiss with an entry inside becomes an error that reads as one line."""
+def convert_entry_errors(location: str) -> Iterator[None]:
+    """Convert errors from parsing an entry to TfodError."""
     try:
         yield
     except KeyError as error:
-        raise TfodError(f"{where}: {error} is missing; add it") from None
+        raise TfodError(f"{location}: {error} is missing; add it") from None
     except ValueError as error:
-        reason = " ".join(str(error).split())[:_LONGEST_REASON]
-        raise TfodError(f"{where}: {reason}; correct it") from None
+        reason = " ".join(str(error).split())[:_MAX_REASON]
+        raise TfodError(f"{location}: {reason}; correct it") from None
     except (TypeError, AttributeError, OverflowError):
-        raise TfodError(
-            f"{where}: a value has another type than COCO has there; correct it"
-        ) from None
+        raise TfodError(f"{location}: a value has the wrong type; correct it") from None
 
 
-def scalar(entry: Mapping[str, Any], key: str) -> Any:
-    """An entry's id, or that of another entry: a number or a text."""
+def get_scalar(entry: Mapping[str, Any], key: str) -> Any:
+    """Return an id of an entry: a number or a text."""
     value = entry[key]
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         return value
-    raise ValueError(f"{key} is {quoted(value)}, expected a number")
+    raise ValueError(f"{key} is {to_short_json(value)}, expected a number")
 
 
-def whole_number(entry: Mapping[str, Any], key: str) -> int:
-    """A number without a fraction, which may be written as a text."""
-    value = scalar(entry, key)
+def get_whole_number(entry: Mapping[str, Any], key: str) -> int:
+    """Return a whole number of an entry, which may be written as a text."""
+    value = get_scalar(entry, key)
     if type(value) is int:
         return value
     with contextlib.suppress(ValueError, OverflowError):
         number = int(value)
         if isinstance(value, str) or number == value:
             return number
-    raise ValueError(f"{key} is {quoted(value)}, expected a whole number")
+    raise ValueError(f"{key} is {to_short_json(value)}, expected a whole number")
 
 
-def box_of(value: Any) -> list[float]:
-    """The four numbers of a box, which need not be finite."""
-    if isinstance(value, list) and [type(one) in (int, float) for one in value] == [True] * 4:
-        return [float(one) for one in value]
-    raise ValueError(f"bbox is {quoted(value)}, expected 4 numbers")
+def parse_box(value: Any) -> list[float]:
+    """Return the four numbers of a box, which need not be finite."""
+    if isinstance(value, list) and [type(x) in (int, float) for x in value] == [True] * 4:
+        return [float(number) for number in value]
+    raise ValueError(f"bbox is {to_short_json(value)}, expected 4 numbers")
 
 
-def real_number(value: Any, name: str) -> float:
-    """A finite number; true and false are 1 and 0."""
+def parse_real_number(value: Any, name: str) -> float:
+    """Return a finite number; true and false become 1 and 0."""
     if isinstance(value, (int, float)) and math.isfinite(value):
         return float(value)
-    raise ValueError(f"{name} is {quoted(value)}, expected a number")
+    raise ValueError(f"{name} is {to_short_json(value)}, expected a number")
 
 
-def points_of(values: Any, count: int) -> np.ndarray:
-    """The keypoints of an object: x and y in pixels, and visibility, of shape (count, 3)."""
+def parse_keypoints(values: Any, count: int) -> np.ndarray:
+    """Return x and y in pixels and the visibility of each keypoint, of shape (count, 3)."""
     try:
-        found = np.array(values, np.float64)
+        numbers = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
-        found = np.zeros(0)
-    is_sound = found.shape == (count * 3,) and (abs(found) <= _LARGEST).all()
-    if not is_sound or (abs(found[2::3]) > _LARGEST_VISIBILITY).any():
+        numbers = np.zeros(0)
+    is_valid = numbers.shape == (count * 3,) and (abs(numbers) <= _MAX_FLOAT32).all()
+    if not is_valid or (abs(numbers[2::3]) > _MAX_VISIBILITY).any():
         raise ValueError(
-            f"keypoints are not {count} times x, y and visibility, as its category names them"
+            f"keypoints are not x, y and visibility of the {count} keypoints of the category"
         )
-    return found.reshape(-1, 3)
+    return numbers.reshape(-1, 3)
 
 
-def side(entry: Mapping[str, Any], key: str) -> int | None:
-    """Height or width; None where it is not there, or is 0."""
-    side = whole_number(entry, key) if entry.get(key) is not None else 0
-    if side > _LARGEST_WHOLE:
-        raise ValueError(f"{key} is {quoted(side)}, expected a number of pixels")
+def get_side(entry: Mapping[str, Any], key: str) -> int | None:
+    """Return the height or width; None if it is missing or 0."""
+    side = get_whole_number(entry, key) if entry.get(key) is not None else 0
+    if side > _MAX_INT32:
+        raise ValueError(f"{key} is {to_short_json(side)}, expected a number of pixels")
     return side if side > 0 else None
 
 
-def place_of(path: str, annotation_id: Any) -> str:
-    """Where an annotation is, for messages."""
-    return f"{path}, annotation {quoted(annotation_id)}"
+def format_location(path: str, annotation_id: Any) -> str:
+    """Return the location of an annotation for messages."""
+    return f"{path}, annotation {to_short_json(annotation_id)}"

@@ -1,7 +1,4 @@
-"""From a dataset to the files of a format: what all writers share, and how they are called.
-
-Names of images, their files, what a format has no place for, and that files appear together.
-"""
+"""Base class of the writers of all formats: names of images, losses, and publishing of files."""
 
 from __future__ import annotations
 
@@ -27,84 +24,86 @@ from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
-from tfod.formats.dataset import Converted, Dataset, Images
+from tfod.formats.dataset import ConversionResult, Dataset, Images
 from tfod.formats.options import ConversionProblems, OddMasks, Options, Refusal
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.storage.publishing import Output
 
-LABELS = "attributes of image classes"
-DRAWN = "objects' rotation, z_order or group"
+IMAGE_CLASS_ATTRIBUTES = "attributes of image classes"
+SHAPE_DETAILS = "objects' rotation, z_order or group"
 ATTRIBUTES = "attributes"
 SOURCE_ID = "source_id"
-NO_PLACE = "not written, the format has no place for them"
-_NO_IMAGE = "images without bytes in their records, not written"
-_NO_FOLDER = "images not written, name a folder for them with --images"
-_OTHER_SIZE = "masks of another size than their image"
+UNSUPPORTED = "not written, because the format cannot store them"
+_NO_IMAGE = "records without an image; their image files were not written"
+_NO_FOLDER = "images not written; choose a folder for them with --images"
+_OTHER_SIZE = "masks whose size differs from their image"
 _ODD_MASKS: Mapping[OddMasks, str | Refusal] = {
     OddMasks.REFUSE: Refusal(_OTHER_SIZE, "choose --odd-masks scale or --odd-masks drop"),
     OddMasks.SCALE: f"{_OTHER_SIZE}, scaled to it",
     OddMasks.DROP: f"{_OTHER_SIZE}, left out",
 }
-_BLANKS = "names of images with blanks at their ends, written without"
-_SIGNATURE = 16
-_UNSPEAKABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
-"""What XML cannot hold, and what ends a line of a list."""
-_PLAIN = re.compile(r"\w[\w-]*\.(?:jpe?g|png)", re.IGNORECASE)
-"""What most names are, and stays as it is."""
+_SPACES = "image names with leading or trailing spaces, written without them"
+_SIGNATURE_BYTES = 16
+_UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML does not allow, or that end a line of a list."""
+_PLAIN_NAME = re.compile(r"\w[\w-]*\.(?:jpe?g|png)", re.IGNORECASE)
+"""Most image names, which need no change."""
 _HIDDEN = re.compile(r"(?:(?<=/)|\A)\.")
 Mask: TypeAlias = "np.ndarray | bytes | memoryview"
-"""The pixels of a mask, or its PNG file's bytes."""
-_DEFAULTS = {one.name: one.default for one in keys.OBJECT_ATTRIBUTES}
+"""The pixels of a mask, or the bytes of its PNG file."""
+_DEFAULTS = {attribute.name: attribute.default for attribute in keys.OBJECT_ATTRIBUTES}
 
 
 class FormatWriter(abc.ABC):
-    """Writes the files of one format; subclasses say which.
+    """Writes the files of a format.
 
     Args:
-        folder: where to write, which holds nothing yet.
-        image_folder: where to write images; None leaves them out.
-        options: what becomes of odd masks, and whether images were wanted.
+        folder: empty folder to write to.
+        image_folder: folder to write images to; None to leave them out.
+        options: options of the conversion.
 
     Attributes:
-        losses: what does not come along.
-        problems: what does not fit: masks of another size than their image.
-        notes: what else is to be said, as sentences.
-        documents: of a format with a file for a dataset, paths of those that it has here.
-        label_map_file: the name of the label map beside the dataset, if there is one.
+        losses: counts data that the format cannot store.
+        problems: counts masks whose size differs from their image.
+        notes: further notes, as sentences.
+        documents: paths of the files with annotations.
+        label_map_file: name of the label map next to the dataset; '' for none.
     """
 
     IMAGES = "images"
-    """Where images are within the folder, unless another one is named."""
-    CARRIES: frozenset[str] = frozenset()
-    """What the format has a place for: some attributes of objects or all, ``masks``, …"""
+    """Name of the default folder for images."""
+    SUPPORTED: frozenset[str] = frozenset()
+    """The data that the format can store: names of attributes, ``masks``, …"""
     LISTS_CLASSES = True
-    """Whether it has a list of all classes, whose order is that of their ids."""
+    """Whether the format has a list of all classes in the order of their ids."""
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         self.folder = folder
-        self.losses = LossCounter(NO_PLACE)
+        self.losses = LossCounter(UNSUPPORTED)
         self.problems = ConversionProblems(options)
         self.notes: list[str] = []
         self.documents: list[str] = []
         self.label_map_file = ""
         self._image_folder = image_folder
         self._options = options
-        self._names: dict[str, IdMaker] = {}
-        self._made: set[str] = set()
-        self._opened: list[IO[bytes]] = []
+        self._id_makers: dict[str, IdMaker] = {}
+        self._created_folders: set[str] = set()
+        self._open_files: list[IO[bytes]] = []
 
     @classmethod
-    def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
-        """Write a dataset as files that lie anywhere in a folder, or as one file.
+    def write(
+        cls, target: str, dataset: Dataset, options: Options, is_file: bool
+    ) -> ConversionResult:
+        """Write a dataset to a folder or a single file.
 
         Raises:
-            OutputExistsError: something is there already.
-            TfodError: a subset cannot be written, or whatever reading and writing raise.
+            OutputExistsError: the output already exists.
+            TfodError: the dataset cannot be read, or a subset cannot be written.
             WriteError: a file cannot be written.
         """
         with Output(dataset.sources, options.overwrite) as output:
-            folder, above = output.add(target, is_file), os.path.dirname(target)
+            folder, parent = output.add(target, is_file), os.path.dirname(target)
             images = None
             if not options.no_images and options.images:
                 images = output.add(options.images)
@@ -112,93 +111,95 @@ class FormatWriter(abc.ABC):
                 images = os.path.join(folder, cls.IMAGES)
             writer = cls(folder, images, options)
             try:
-                converted = writer.write_all(dataset, above if is_file else target)
+                result = writer.write_all(dataset, parent if is_file else target)
             except BaseException:
-                writer.abandon()
+                writer.close_files()
                 raise
             if is_file:
                 if len(writer.documents) != 1:
-                    names = ", ".join(os.path.basename(one) for one in writer.documents)
+                    names = ", ".join(os.path.basename(path) for path in writer.documents)
                     raise TfodError(
-                        f"{target} is one file, and there are {len(writer.documents)} ({names}); "
-                        "name a folder instead"
+                        f"{target} is one file, but the dataset needs {len(writer.documents)} "
+                        f"({names}); enter a folder instead"
                     )
                 output.replace(target, writer.documents[0])
                 label_map = os.path.join(folder, writer.label_map_file)
                 if os.path.isfile(label_map):
-                    output.replace(os.path.join(above, writer.label_map_file), label_map)
-        return converted
+                    output.replace(os.path.join(parent, writer.label_map_file), label_map)
+        return result
 
-    def write_all(self, dataset: Dataset, folder: str) -> Converted:
-        """Read a dataset and write it, subset by subset; what :meth:`write` raises.
-
-        ``folder`` is where its label map will be.
-        """
-        images, objects = Counter[str](), Counter[str]()
+    def write_all(self, dataset: Dataset, folder: str) -> ConversionResult:
+        """Read a dataset and write its subsets; ``folder`` is the final folder of the label map."""
+        image_counts, object_counts = Counter[str](), Counter[str]()
 
         def begin(subset: str) -> None:
             self.require_name(subset)
-            images[subset] = objects[subset] = 0
+            image_counts[subset] = object_counts[subset] = 0
             self.begin(subset)
 
         for subset in dataset.subsets:
             begin(subset)
-        for found in dataset.read():
-            found.require_sound_boxes()
-            if found.subset not in images:
-                begin(found.subset)
-            self.add(found, dataset.classes.label_map)
-            images[found.subset] += len(found.filenames)
-            objects[found.subset] += len(found.boxes)
-        notes = list(dataset.finish(images.total(), objects.total()))
-        self.problems.raise_refusals(1, objects.total())  # shards may have no image
+        for images in dataset.read():
+            images.require_valid_boxes()
+            if images.subset not in image_counts:
+                begin(images.subset)
+            self.add(images, dataset.classes.label_map)
+            image_counts[images.subset] += len(images.filenames)
+            object_counts[images.subset] += len(images.boxes)
+        notes = list(dataset.finish(image_counts.total(), object_counts.total()))
+        self.problems.raise_refusals(1, object_counts.total())  # shards may have no image
         label_map = dataset.classes.label_map
         if target := self._options.target_map:
-            completed = target.complete(dataset.classes, self._options.overwrite)
-            label_map = completed.label_map
-            notes += completed.notes
-            self._add_label_map(os.path.basename(target.path), completed.content)
+            complete_map = target.complete(dataset.classes, self._options.overwrite)
+            label_map = complete_map.label_map
+            notes += complete_map.notes
+            self._add_label_map(os.path.basename(target.path), complete_map.content)
         self.finish(label_map)
         notes += [*self.notes, *self.problems.sentences(), *self.losses.sentences()]
-        files = [one for one in dataset.classes.label_maps if one and one not in dataset.sources]
-        files += [os.path.join(folder, self.label_map_file)] * bool(self.label_map_file)
-        texts = ([*map(dataset.shown, found)] for found in (notes, dict.fromkeys(files)))
-        return Converted(images, objects, *texts)
+        files = [path for path in dataset.classes.label_maps if path not in ("", *dataset.sources)]
+        if self.label_map_file:
+            files.append(os.path.join(folder, self.label_map_file))
+        return ConversionResult(
+            image_counts,
+            object_counts,
+            [dataset.restore_paths(note) for note in notes],
+            [dataset.restore_paths(path) for path in dict.fromkeys(files)],
+        )
 
-    def abandon(self) -> None:
-        """Close the files after an error; what a full disk left in their buffers is lost."""
-        for file in self._opened:
+    def close_files(self) -> None:
+        """Close all open files after an error, ignoring errors of a full disk."""
+        for file in self._open_files:
             with contextlib.suppress(OSError):
                 file.close()
 
-    # What subclasses say
+    # Methods that subclasses override
 
     def require_name(self, subset: str) -> None:
-        """See that a subset can be written under its name; raises TfodError where it cannot."""
+        """Check that the name of a subset can be written; raises TfodError."""
         if safe_relative_path(subset) != subset:
             raise TfodError(f"the subset {subset!r:.81} cannot be the name of a folder; rename it")
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
-        """Begin a subset, which may turn out to have no images."""
+        """Begin a subset, which may have no images."""
 
     @abc.abstractmethod
     def add(self, images: Images, label_map: LabelMap) -> None:
-        """Write some images, whose subset was begun; the label map has their classes."""
+        """Write a batch of images of a subset; the label map has their classes."""
 
     @abc.abstractmethod
     def finish(self, label_map: LabelMap) -> None:
-        """Write what is left when all subsets are there."""
+        """Finish all files after the last subset."""
 
-    # What subclasses use
+    # Methods that subclasses call
 
-    def _write_images(self, images: Images, inside: str = "") -> list[str]:
-        """Write the image files of a batch into a folder inside that of the images.
+    def _write_images(self, images: Images, subfolder: str = "") -> list[str]:
+        """Write the image files of a batch, and count data that the format cannot store.
 
         Returns:
-            Their names in it. What else their rows say and the format has no place for is counted.
+            The names of the image files in the subfolder.
         """
-        names = self._image_names(images, inside)
+        names = self._make_image_names(images, subfolder)
         self._count_losses(images)
         rows = [] if self._options.no_images else images.rows_with_image
         if self._image_folder is None:
@@ -207,37 +208,37 @@ class FormatWriter(abc.ABC):
         if not self._options.no_images:
             self.losses[_NO_IMAGE][""] += len(names) - len(rows)
         for row in rows:
-            path = os.path.join(self._image_folder, inside, names[row])
+            path = os.path.join(self._image_folder, subfolder, names[row])
             try:
-                self._write(path, images.encoded(row) or b"")
+                self._write(path, images.get_encoded(row) or b"")
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise TfodError(
-                    f"image {names[row]!r:.81} cannot be written, since one is a folder of that "
-                    "name to others; rename one in the records"
+                    f"image {names[row]!r:.81} cannot be written, because other images are in a "
+                    "folder of that name; rename one of them"
                 ) from None
             except OSError as error:
-                what = f"image {names[row]!r:.81} cannot be written"
-                raise TfodError(f"{what}: {error.strerror}") from None
+                message = f"image {names[row]!r:.81} cannot be written: {error.strerror}"
+                raise TfodError(message) from None
         return names
 
     def _open(self, path: str) -> IO[bytes]:
-        """A new file to write and read, which :meth:`finish` closes."""
+        """Create a file to write and read, which :meth:`finish` closes."""
         file = open(path, "xb+")
-        self._opened.append(file)
+        self._open_files.append(file)
         return file
 
     def _write(self, path: str, content: bytes | memoryview, mode: str = "xb") -> None:
         folder = os.path.dirname(path)
-        if folder not in self._made:
+        if folder not in self._created_folders:
             os.makedirs(folder, exist_ok=True)
-            self._made.add(folder)
+            self._created_folders.add(folder)
         with open(path, mode) as file:
             file.write(content)
 
     def _write_label_map(self, label_map: LabelMap) -> None:
-        """Keep the ids of the classes, where the format itself has no place for them.
+        """Write a label map if the format itself does not preserve the class ids.
 
-        Where it lists all classes, as YOLO and CVAT do, ids from 1 on are their places in it.
+        A list of all classes preserves ids that count from 1.
         """
         ids = [item.id for item in label_map.items]
         is_in_order = self.LISTS_CLASSES and ids == list(range(1, len(ids) + 1))
@@ -245,106 +246,110 @@ class FormatWriter(abc.ABC):
             self._add_label_map(LABEL_MAP_FILE, label_map.to_text().encode())
 
     def _add_label_map(self, name: str, content: bytes) -> None:
-        """Write a label map beside the dataset, unless its folder has it already."""
+        """Write a label map, unless the output folder already has it."""
         self.label_map_file = name
         target = self._options.target_map
         if target is None or target.content != content:
             self._write(os.path.join(self.folder, name), content)
 
-    def _require_no_blanks(self, label_map: LabelMap) -> None:
-        """Refuse classes that a format would not give back, whose readers strip names."""
-        for one in label_map.items:
-            if one.class_name != one.class_name.strip() or not one.class_name:
+    def _require_trimmed_names(self, label_map: LabelMap) -> None:
+        """Refuse class names that would change, because readers of the format trim them."""
+        for item in label_map.items:
+            if item.class_name != item.class_name.strip() or not item.class_name:
                 raise TfodError(
-                    f"the class {one.class_name!r:.81} is empty or has blanks at its ends, without "
-                    "which this format is read; rename it"
+                    f"class {item.class_name!r:.81} is empty or has leading or trailing spaces, "
+                    "which readers of this format remove; rename it"
                 )
 
-    def _pixels(self, mask: Mask, one: Detection, size: tuple[int, int]) -> np.ndarray | None:
-        """The pixels of a mask by :func:`masks_of`, of the size of its image; None where it goes.
+    def _fit_mask(
+        self, mask: Mask, detection: Detection, size: tuple[int, int]
+    ) -> np.ndarray | None:
+        """Return the pixels of a mask in the size of its image, or None to leave it out.
 
         Raises:
-            TfodError: it is not a PNG image.
+            TfodError: the mask is not a PNG image.
         """
         try:
-            drawn = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
+            pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
-            what = f"image {one.filename!r:.81}: a mask cannot be decoded ({error})"
-            raise TfodError(what) from None
-        if drawn.shape == size:
-            return drawn
-        odd = self._options.odd_masks
-        where = f"{one.filename}: {drawn.shape[1]}x{drawn.shape[0]} in {size[1]}x{size[0]}"
-        self.problems.add(_ODD_MASKS[odd], where)
-        return scaled(drawn, size) if odd is OddMasks.SCALE else None
+            message = f"image {detection.filename!r:.81}: a mask cannot be decoded ({error})"
+            raise TfodError(message) from None
+        if pixels.shape == size:
+            return pixels
+        policy = self._options.odd_masks
+        height, width = pixels.shape
+        location = f"{detection.filename}: {width}x{height} in {size[1]}x{size[0]}"
+        self.problems.add(_ODD_MASKS[policy], location)
+        return scale_mask(pixels, size) if policy is OddMasks.SCALE else None
 
-    def _image_names(self, images: Images, scope: str) -> list[str]:
-        """A safe file name for each image, whose stem no other one of the scope has."""
-        ids = self._names.setdefault(scope, IdMaker())
-        given = [filename or "" for filename in images.filenames]
-        stems = [one.rpartition(".")[0] for one in given]
-        if all(map(_PLAIN.fullmatch, given)) and ids.take(stems, given):
-            return given
+    def _make_image_names(self, images: Images, scope: str) -> list[str]:
+        """Return a safe file name for each image, whose stem is unique in the scope."""
+        ids = self._id_makers.setdefault(scope, IdMaker())
+        filenames = [filename or "" for filename in images.filenames]
+        stems = [filename.rpartition(".")[0] for filename in filenames]
+        if all(map(_PLAIN_NAME.fullmatch, filenames)) and ids.take(stems, filenames):
+            return filenames
         names = []
-        for row, filename in enumerate(given):
-            path = _UNSPEAKABLE.sub("_", safe_relative_path(filename))
-            stem, ending = split_extension(path.strip())
-            if (stripped := stem.rstrip() + ending) != path:
-                self.losses[_BLANKS][""] += 1
+        for row, filename in enumerate(filenames):
+            path = _UNSAFE.sub("_", safe_relative_path(filename))
+            stem, extension = split_extension(path.strip())
+            if (stripped := stem.rstrip() + extension) != path:
+                self.losses[_SPACES][""] += 1
                 path = stripped
-            if ending and ending.lower() not in FORMAT_OF_EXTENSION:
-                path += _extension(images, row)  # readers look for images by their extensions
-            if path.startswith(".") or "/." in path:  # readers pass over hidden files
+            if extension and extension.lower() not in FORMAT_OF_EXTENSION:
+                path += _find_extension(images, row)  # readers search images by extension
+            if path.startswith(".") or "/." in path:  # readers skip hidden files
                 path = _HIDDEN.sub("_.", path)
             stem, extension = ids.make(path, "image")
-            names.append(stem + (extension or _extension(images, row)))
+            names.append(stem + (extension or _find_extension(images, row)))
         return names
 
     def _count_losses(self, images: Images) -> None:
-        """Count what the rows say that the format has no place for."""
         lost = Counter[str]()
         pairs = zip(images.source_ids, images.filenames, strict=True)
-        lost[SOURCE_ID] = sum(one not in (None, "", name) for one, name in pairs)
-        for one in () if images.is_plain else images.detections:
-            lost["masks"] += sum(mask is not None for mask in masks_of(one))
-            if one.keypoints is not None:
-                lost["keypoints"] += int((one.keypoints.visibility > 0).any(axis=1).sum())
-            if ATTRIBUTES not in self.CARRIES:
-                lost.update(_given(one))
-            lost["image classes"] += len(one.image_labels)
-            lost["captions"] += len(one.captions)
-            lost[DRAWN] += len(one.shape_details)
-            lost[LABELS] += sum(len(label.attributes) for label in one.image_labels)
-            lost.update((*one.image_attributes, *one.image_extra, *one.unread_keys))
-        self.losses[NO_PLACE].update({k: n for k, n in lost.items() if k not in self.CARRIES})
+        lost[SOURCE_ID] = sum(source_id not in (None, "", name) for source_id, name in pairs)
+        for detection in () if images.is_plain else images.detections:
+            lost["masks"] += sum(mask is not None for mask in get_masks(detection))
+            if detection.keypoints is not None:
+                lost["keypoints"] += int((detection.keypoints.visibility > 0).any(axis=1).sum())
+            if ATTRIBUTES not in self.SUPPORTED:
+                lost.update(_count_values(detection))
+            lost["image classes"] += len(detection.image_labels)
+            lost["captions"] += len(detection.captions)
+            lost[SHAPE_DETAILS] += len(detection.shape_details)
+            lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(x.attributes) for x in detection.image_labels)
+            image_keys = (*detection.image_attributes, *detection.image_extra)
+            lost.update((*image_keys, *detection.unread_keys))
+        lost = Counter({name: n for name, n in lost.items() if name not in self.SUPPORTED})
+        self.losses[UNSUPPORTED].update(lost)
 
 
-def scaled(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """A mask of another size: each pixel that of the nearest one."""
+def scale_mask(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Scale a mask by nearest neighbor."""
     rows, columns = (
         (np.arange(new) + 0.5) * old / new for new, old in zip(size, pixels.shape, strict=True)
     )
     return np.asarray(pixels[rows.astype(np.int64)[:, None], columns.astype(np.int64)])
 
 
-def _given(one: Detection) -> dict[str, int]:
-    """Of each attribute how many objects have a value that says something."""
+def _count_values(detection: Detection) -> dict[str, int]:
+    """Return for each attribute the number of objects with a value other than the default."""
     return {
         name: sum(value is not None and value != _DEFAULTS.get(name) for value in values)
-        for name, values in one.attributes.items()
+        for name, values in detection.attributes.items()
     }
 
 
-def _extension(images: Images, row: int) -> str:
-    encoded = images.encoded(row)
-    kind = sniff_format(bytes(encoded[:_SIGNATURE])) if encoded else None
-    return EXTENSION_OF_FORMAT.get(kind or "", DEFAULT_EXTENSION)
+def _find_extension(images: Images, row: int) -> str:
+    encoded = images.get_encoded(row)
+    image_format = sniff_format(bytes(encoded[:_SIGNATURE_BYTES])) if encoded else None
+    return EXTENSION_OF_FORMAT.get(image_format or "", DEFAULT_EXTENSION)
 
 
-def masks_of(one: Detection) -> list[Mask | None]:
-    """The mask of each object as it lies in the record; None for none, or one that is its box."""
-    if one.masks is not None:
-        return [None if mask is None or is_box_png(mask.data) else mask.data for mask in one.masks]
-    if one.numerical_masks is not None:
-        return [mask > 0 if mask.any() else None for mask in one.numerical_masks]
-    return [None] * len(one.boxes)
+def get_masks(detection: Detection) -> list[Mask | None]:
+    """Return the stored mask of each object; None if it has none, or only a filled box."""
+    if (masks := detection.masks) is not None:
+        return [None if mask is None or is_box_png(mask.data) else mask.data for mask in masks]
+    if detection.numerical_masks is not None:
+        return [mask > 0 if mask.any() else None for mask in detection.numerical_masks]
+    return [None] * len(detection.boxes)

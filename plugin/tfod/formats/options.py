@@ -1,4 +1,4 @@
-"""What may be asked of a conversion, and what does not fit: counted, or a reason to stop."""
+"""Options of a conversion, and the problems that it counts or stops at."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.errors import TfodError
 from tfod.formats.target_map import TargetMap
 
-_MOST_PLACES = 10
+_MAX_LOCATIONS = 10
 
 
 class OddBoxes(enum.Enum):
-    """What becomes of a box that is inverted, flat, not finite, or reaches outside its image.
+    """Treatment of a box that is inverted, flat, not finite, or extends outside its image.
 
-    Whatever is chosen, a box that passes an edge by rounding alone is clipped without a word.
+    A box that passes an edge only by rounding is always clipped silently.
 
     Attributes:
-        REFUSE: nothing is written, and the boxes are named.
-        CLIP: what reaches outside is clipped to the image; what then is no box is left out.
-        DROP: the object is left out.
-        KEEP: what is flat or reaches outside stays as it is, to be compared; the rest as REFUSE.
+        REFUSE: write nothing, and report the boxes.
+        CLIP: clip boxes to the image; leave out those that then have no area, or are invalid.
+        DROP: leave the object out.
+        KEEP: for comparisons: keep boxes that are flat or outside; treat others as REFUSE does.
     """
 
     REFUSE = "refuse"
@@ -37,12 +37,12 @@ class OddBoxes(enum.Enum):
 
 
 class OddMasks(enum.Enum):
-    """What becomes of a mask of another size than its image.
+    """Treatment of a mask whose size differs from its image.
 
     Attributes:
-        REFUSE: nothing is written, and the masks are named.
-        SCALE: it gets the size of the image, each pixel that of the nearest one.
-        DROP: the object keeps its box alone.
+        REFUSE: write nothing, and report the masks.
+        SCALE: scale the mask to the size of the image, by nearest neighbor.
+        DROP: leave the mask out and keep the box.
     """
 
     REFUSE = "refuse"
@@ -51,7 +51,7 @@ class OddMasks(enum.Enum):
 
 
 class CompleteShard(NamedTuple):
-    """A complete shard: the path that it will have, where it is, what it is made from."""
+    """A complete shard: its final path, its temporary path, and the name of its source."""
 
     path: str
     temporary_path: str
@@ -59,42 +59,41 @@ class CompleteShard(NamedTuple):
 
 
 Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str, str], None]"
-"""Takes all shards, their label map's text and their layout; if it raises, nothing is published."""
+"""Checks all shards, the text of their label map and their layout; raises to prevent publishing."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked of a conversion; a format takes what means something to it.
+    """The options of a conversion. A format ignores those that do not apply to it.
 
     Attributes:
-        label_map: a file, or a name that tfod ships, in place of the classes that are found.
-        images: the folder of the images: where they are, or from shards where to write them.
-        source: the folder that was named, whose label map counts if the format begins further down.
-        unpacked: the folder that the source was unpacked into: images outside it, and symbolic
-            links, are not read.
-        no_images: write none; sizes are those that the annotations give.
-        subset: the only one that is read; of a dataset without subsets the name of its one.
+        label_map: path of a label map, or name of a shipped label map; None to choose.
+        images: folder to read images from; when converting shards, the folder to write them to.
+        source: folder that the user named. Its label map is used if the dataset is in a subfolder.
+        unpacked_folder: folder that the source was unpacked into. Images outside it and symbolic
+            links are not read.
+        no_images: write no images; sizes are then taken from the annotations.
+        subset: name of the only subset to read; for a dataset without subsets, its name.
         masks: whether outlines become masks of shards.
-        ignore_difficult: leave out objects that VOC calls difficult.
-        odd_boxes, odd_masks: what becomes of what does not fit its image.
-        upright: whether images that EXIF turns are stored as it shows them; else their bytes stay,
-            and the boxes are put on the stored pixels.
-        num_shards: files of each subset, where shards are written; never more than images.
-        largest_source_id: source ids that are no number up to this one are replaced by numbers;
-            None to number only images that have none.
-        verify: is given the complete shards before they have their names.
-        field_mapping: the keys of the records of shards; None for those of the layout that fits
-            best.
-        boxes_in_pixels: whether the corners of boxes in shards are pixels, which are divided by the
-            size of the image.
-        overwrite: whether files of the same names may be replaced.
-        target_map: the label map in the folder that is written to, if it has one.
+        ignore_difficult: leave out objects that VOC marks as difficult.
+        odd_boxes, odd_masks: how to treat boxes and masks that do not fit their image.
+        upright: whether images with an EXIF orientation are stored rotated. Otherwise their bytes
+            are kept, and the boxes are moved to the stored pixels.
+        num_shards: number of shards per subset, at most the number of images.
+        largest_source_id: source ids that are not a number up to this one are replaced by numbers.
+            If None, only images without a source id get a number.
+        verify: called with the complete shards before they get their final names.
+        field_mapping: feature keys of the shards to read; None to choose by layout.
+        boxes_in_pixels: whether boxes in the shards are in pixels and must be divided by the image
+            size.
+        overwrite: whether existing files may be replaced.
+        target_map: the label map in the output folder, if any.
     """
 
     label_map: str | None = None
     images: str | None = None
     source: str | None = None
-    unpacked: str | None = None
+    unpacked_folder: str | None = None
     no_images: bool = False
     subset: str | None = None
     masks: bool = False
@@ -112,47 +111,50 @@ class Options:
 
 
 class Refusal(NamedTuple):
-    """A reason for which nothing is written, reported when all that it is true of is known.
+    """A problem that prevents writing. It is reported after all its occurrences are counted.
 
     Attributes:
-        what: a plural without its number, such as "images that are missing".
-        fix: what to do about it.
+        problem: a plural without its number, such as "images that are missing".
+        fix: how to solve it.
     """
 
-    what: str
+    problem: str
     fix: str
 
 
 class ConversionProblems:
-    """What does not fit, counted by sentence; nothing is left out without one.
+    """Counts the problems of a conversion. Whatever is left out is counted here.
 
     Attributes:
-        annotated: how many objects the annotations have.
-        boxes, normalized: how many boxes should be in pixels, and how many look normalized.
+        annotated: number of objects in the annotations.
+        boxes, normalized: number of boxes that should be in pixels, and of those that look
+            normalized.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
-        self._end = "not compared" if is_compared else "nothing is written"
+        self._consequence = "not compared" if is_compared else "nothing is written"
         self.annotated = 0
         self.boxes = self.normalized = 0
         self._counts = Counter[str | Refusal]()
-        self._places = defaultdict[str | Refusal, list[str]](list)
+        self._locations = defaultdict[str | Refusal, list[str]](list)
 
-    def add(self, what: str | Refusal, where: str) -> None:
-        """Count one more of something, at a file and, where there is one, a line.
+    def add(self, problem: str | Refusal, location: str) -> None:
+        """Count a problem.
 
-        ``what`` is a plural without its number, such as "objects without <bndbox>, left out"; with
-        a refusal nothing may be written.
+        Args:
+            problem: a plural without its number, such as "objects without <bndbox>, left out"; a
+                refusal prevents writing.
+            location: file and, if known, line.
         """
-        self._counts[what] += 1
-        if len(self._places[what]) < _MOST_PLACES:
-            self._places[what].append(where)
+        self._counts[problem] += 1
+        if len(self._locations[problem]) < _MAX_LOCATIONS:
+            self._locations[problem].append(location)
 
     def count_boxes(self, corners: np.ndarray) -> None:
-        """Count boxes that should be in pixels, and those that pixels hardly are.
+        """Count boxes that should be in pixels, and those that look normalized.
 
-        These lie within 0 to 1, or a little beyond it with fractions, which pixels rarely have.
+        Normalized boxes are within 0 to 1, or slightly beyond it with fractions.
         """
         sides = np.abs(corners)
         self.boxes += len(corners)
@@ -160,43 +162,46 @@ class ConversionProblems:
         is_small = (sides <= 1).all(1) | (sides <= LOOKS_LIKE_PIXELS).all(1) & has_fractions
         self.normalized += int((is_small & sides.any(1)).sum())
 
-    def trim(self, name: str, where: str) -> str:
-        """A class name without blanks at its ends, which are counted."""
-        if (plain := name.strip()) != name:
-            self.add("class names with blanks at their ends, read without", f"{where}: {name!r}")
-        return plain
+    def trim(self, name: str, location: str) -> str:
+        """Remove spaces around a class name, and count it if it had any."""
+        if (trimmed := name.strip()) != name:
+            self.add(
+                "class names with leading or trailing spaces, removed", f"{location}: {name!r}"
+            )
+        return trimmed
 
     def raise_refusals(self, images: int, objects: int) -> None:
-        """End here if anything was refused, or nothing is left of what the annotations have.
+        """Stop the conversion if anything was refused, or if no image or object remains.
 
         Raises:
-            TfodError: with how many there are, the first places of each, and what to do.
+            TfodError: something prevents writing; with counts, first locations and fixes.
         """
         if 2 * self.normalized >= max(self.boxes, 1):
             raise TfodError(
-                f"{self._end}: {self.normalized} of {self.boxes} boxes lie within 0 to 1: they are "
-                "normalized, not pixels; multiply them by the image's size"
+                f"{self._consequence}: {self.normalized} of {self.boxes} boxes are within 0 to 1, "
+                "so they are normalized instead of in pixels; multiply them by the image size"
             )
         refused = []
-        for why, count in self._counts.items():
-            if isinstance(why, Refusal):
-                places = self._places[why]
-                more = f"; {count - len(places)} more" if count > len(places) else ""
-                refused.append(f"{why.what}: {count} ({'; '.join(places)}{more}); {why.fix}")
+        for refusal, count in self._counts.items():
+            if isinstance(refusal, Refusal):
+                locations = self._locations[refusal]
+                more = f"; {count - len(locations)} more" if count > len(locations) else ""
+                listed = f"{'; '.join(locations)}{more}"
+                refused.append(f"{refusal.problem}: {count} ({listed}); {refusal.fix}")
         if refused:
-            raise TfodError(f"{self._end}: " + ". ".join(refused))
-        missing = ""
+            raise TfodError(f"{self._consequence}: " + ". ".join(refused))
+        reason = ""
         if self.annotated and not objects:
-            missing = f"none of {self.annotated} annotated objects is left"
+            reason = f"all {self.annotated} annotated objects were left out"
         elif not images:
-            missing = "no image is left" if self._counts else "it names no image"
-        if missing:
-            raise TfodError("; ".join([f"{self._end}: {missing}", *self.sentences()]))
+            reason = "no image remains" if self._counts else "the annotations contain no image"
+        if reason:
+            raise TfodError("; ".join([f"{self._consequence}: {reason}", *self.sentences()]))
 
     def sentences(self) -> list[str]:
-        """What was counted, in the order in which it was met."""
+        """Return a sentence for each problem that was counted, in order of occurrence."""
         return [
-            f"{count} {what} (the first: {self._places[what][0]})"
-            for what, count in self._counts.items()
-            if isinstance(what, str)
+            f"{count} {problem} (the first: {self._locations[problem][0]})"
+            for problem, count in self._counts.items()
+            if isinstance(problem, str)
         ]

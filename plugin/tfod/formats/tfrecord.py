@@ -1,4 +1,4 @@
-"""Shards as a dataset like any other: read as columns, each with the label map beside its shard."""
+"""Reading and writing of shards, which have one label map per folder or for all shards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
-from tfod.formats.dataset import Converted, Dataset, Images, no_subset, size_of
+from tfod.formats.dataset import ConversionResult, Dataset, Images, find_size, subset_error
 from tfod.formats.format_writer import FormatWriter
 from tfod.formats.options import CompleteShard, ConversionProblems, OddBoxes, Options
 from tfod.formats.reading.files import Frame, to_output_frame
@@ -32,133 +32,144 @@ from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import ShardSet, missing_shards, shards_by_subset
+from tfod.tfrecord.shard_sets.search import ShardSet, describe_missing, find_subsets
 from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shard_name, to_subset
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
-_AROUND = 12  # characters before and behind the bytes that are not text
+_CONTEXT = 12  # characters to show before and after invalid text
 
 
 # Reading
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read shards of the OD API's keys, or of another layout.
+    """Read shards with the keys of the OD API or of another layout.
 
-    A label map of the options is for all shards, instead of those next to them.
+    A label map in the options replaces those next to the shards.
 
     Raises:
-        ShardsNotFoundError: there is no shard.
+        ShardsNotFoundError: there are no shards.
         LabelMapError: a label map cannot be read.
-        TfodError: an option is not for shards, there is no such subset, or the records have no
-            known layout.
+        TfodError: an option does not apply to shards, the subset does not exist, or the layout of
+            the records is unknown.
     """
     if options.odd_boxes not in (OddBoxes.REFUSE, OddBoxes.KEEP):
         raise TfodError(
-            f"{source}: --odd-boxes is for annotations; odd boxes of shards are repaired by: "
-            "tfod repair"
+            f"{source}: --odd-boxes only applies to annotations; invalid boxes in shards are "
+            "repaired by: tfod repair"
         )
     if options.ignore_difficult:
-        raise TfodError(f"{source}: --ignore-difficult is for Pascal VOC; leave it out")
+        raise TfodError(f"{source}: --ignore-difficult only applies to Pascal VOC; remove it")
     shards = find_readable(source, label_map=options.label_map, field_mapping=options.field_mapping)
     sets = list(shards.sets)
     if options.subset is not None:
-        sets = [one for one in sets if one.subset == options.subset]
+        sets = [shard_set for shard_set in sets if shard_set.subset == options.subset]
         if not sets:
-            raise no_subset(source, options.subset, [one.subset for one in shards.sets])
-    paths = [path for one in sets for path in one.paths]
-    notes = [*shards.notes, *missing_shards(sets), *shards.require_label_maps()]
+            names = [shard_set.subset for shard_set in shards.sets]
+            raise subset_error(source, options.subset, names)
+    paths = [path for shard_set in sets for path in shard_set.paths]
+    notes = [*shards.notes, *describe_missing(sets), *shards.require_label_maps()]
     files = {path: file.name for path in paths if (file := shards.label_maps[path])}
-    maps = {file: one for path, file in files.items() if (one := shards.label_map(path))}
+    maps = {file: loaded for path, file in files.items() if (loaded := shards.label_map(path))}
     target = options.target_map
     classes = Classes(maps, target.base if target else None)
     problems = ConversionProblems(options)
-    found_keys: dict[str, None] = {}
+    all_keys: dict[str, None] = {}
 
-    def images() -> Iterator[Images]:
-        for one in sets:
-            for path, found in _batches(one, shards, options, problems, found_keys):
-                upright = _upright(found, options, problems)
-                yield Images.of(one.subset, upright, maps.get(files.get(path, "")), classes)
+    def read_images() -> Iterator[Images]:
+        for shard_set in sets:
+            for path, batch in _read_batches(shard_set, shards, options, problems, all_keys):
+                detections = _rotate_photos(batch, options, problems)
+                label_map = maps.get(files.get(path, ""))
+                yield Images.of(shard_set.subset, detections, label_map, classes)
 
     def finish(images: int, objects: int) -> Sequence[str]:
         unexplained = classes.describe_unknown_ids()
         if unexplained and options.odd_boxes is not OddBoxes.KEEP:
-            fix = "correct them, or name the label map of the ids with --label-map"
+            fix = "correct them, or pass the label map with these ids with --label-map"
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
         mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
-        lost = [describe_missing_objects(found_keys, mappings)] if mappings else []
+        lost = [describe_missing_objects(all_keys, mappings)] if mappings else []
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
-    return Dataset(classes, [one.subset for one in sets], images, finish, sources=paths)
+    return Dataset(
+        classes, [shard_set.subset for shard_set in sets], read_images, finish, sources=paths
+    )
 
 
-def _batches(
+def _read_batches(
     shard_set: ShardSet,
     shards: ReadableShards,
     options: Options,
     problems: ConversionProblems,
-    found_keys: dict[str, None],
+    all_keys: dict[str, None],
 ) -> Iterator[tuple[str, Detections | list[Detection]]]:
-    """The records of a subset; those of one image as one Detection."""
+    """Yield the path of each shard with batches of its images; adds their keys to ``all_keys``."""
     images = ImagesOfRecords(shard_set, shards)
     for path in shard_set.paths:
         mapping = shards.field_mapping(path)
         for records in read_record_batches(path):
             examples = ExampleBatch.of(records)
-            found_keys |= dict.fromkeys(examples.columns)
-            found = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
-            yield path, images.join(found, problems) if mapping.image_id else found
+            all_keys |= dict.fromkeys(examples.columns)
+            batch = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
+            yield path, images.join(batch, problems) if mapping.image_id else batch
 
 
-def _upright(
-    found: Detections | list[Detection], options: Options, problems: ConversionProblems
+def _rotate_photos(
+    detections: Detections | list[Detection], options: Options, problems: ConversionProblems
 ) -> Detections | list[Detection]:
-    """The same with the images that EXIF turns, and all on them, as it shows them."""
     if not options.upright:
-        return found
-    if isinstance(found, list):
-        return [_turned(one, read_orientation(one.encoded), options, problems)
-                if one.encoded else one for one in found]  # fmt: skip
-    if found.mapping.encoded is None:
-        return found
-    spans, buffer = found.encoded, memoryview(found.examples.buffer)
-    turned = {
-        row: turn
+        return detections
+    if isinstance(detections, list):
+        return [
+            _rotate(detection, read_orientation(detection.encoded), options, problems)
+            if detection.encoded
+            else detection
+            for detection in detections
+        ]
+    if detections.mapping.encoded is None:
+        return detections
+    spans, buffer = detections.encoded, memoryview(detections.examples.buffer)
+    orientations = {
+        row: orientation
         for row in np.flatnonzero(spans[:, 1] > spans[:, 0]).tolist()
-        if (turn := read_orientation(buffer[slice(*spans[row].tolist())])) != UPRIGHT
+        if (orientation := read_orientation(buffer[slice(*spans[row].tolist())])) != UPRIGHT
     }
-    if not turned:
-        return found
-    rows = list(found)
-    for row, turn in turned.items():
-        rows[row] = _turned(rows[row], turn, options, problems)
+    if not orientations:
+        return detections
+    rows = list(detections)
+    for row, orientation in orientations.items():
+        rows[row] = _rotate(rows[row], orientation, options, problems)
     return rows
 
 
-def _turned(one: Detection, turn: int, options: Options, problems: ConversionProblems) -> Detection:
-    if turn == UPRIGHT:
-        return one
-    one = replace(one, encoded=b"") if options.no_images else one
-    return to_output_frame(one, Frame(None, None, turn, is_upright=False), options, problems)
+def _rotate(
+    detection: Detection, orientation: int, options: Options, problems: ConversionProblems
+) -> Detection:
+    if orientation == UPRIGHT:
+        return detection
+    if options.no_images:
+        detection = replace(detection, encoded=b"")
+    frame = Frame(None, None, orientation, is_upright=False)
+    return to_output_frame(detection, frame, options, problems)
 
 
 # Writing
 
 
 class Writer(FormatWriter):
-    """Writes the records of some images; a subset is begun with its first one at the latest.
+    """Writes the records of images, one per image.
 
     Args:
-        output: what the shards are in.
-        folder: where that is.
-        name: of the only shard; '' to name them for their subsets.
-        dataset: which is written.
-        options: what was asked for.
+        output: collects the shards and publishes them.
+        folder: the output folder.
+        name: file name of the only shard; '' to name shards after their subsets.
+        dataset: the dataset to write.
+        options: options of the conversion.
     """
 
     LAYOUT = OD_API.name
-    """The name of the layout of its records."""
+    """Name of the layout of the records."""
 
     def __init__(
         self, output: OutputFolder, folder: str, name: str, dataset: Dataset, options: Options
@@ -167,23 +178,25 @@ class Writer(FormatWriter):
         self._output = output
         self._name = name
         self._writers: dict[str, ShardSetWriter] = {}
-        ids, self._largest = dataset.source_ids, options.largest_source_id
-        self._numbers = itertools.count(find_last_number(ids, self._largest))
+        ids, self._largest_id = dataset.source_ids, options.largest_source_id
+        self._numbers = itertools.count(find_last_number(ids, self._largest_id))
 
     @classmethod
-    def write(cls, target: str, dataset: Dataset, options: Options, is_file: bool) -> Converted:
-        """Write shards, each subset as ``<subset>.tfrecord``, or the only one under its own name.
+    def write(
+        cls, target: str, dataset: Dataset, options: Options, is_file: bool
+    ) -> ConversionResult:
+        """Write each subset as ``<subset>.tfrecord``, or the only subset to the given shard.
 
-        A dataset is read twice where only its objects name the classes.
+        The dataset is read twice if it has no label map.
 
         Raises:
-            TfodError: something is there already, nothing is left, the target is one shard and
-                there are several subsets, or whatever reading and ``verify`` raise.
+            TfodError: the output already exists, nothing remains to write, the target is one shard
+                but there are several subsets, or reading or ``verify`` fails.
             WriteError: a file cannot be written.
         """
-        if not dataset.classes.label_maps:
+        if not dataset.classes.label_maps:  # collects the classes
             for images in dataset.read():
-                images.require_sound_boxes()
+                images.require_valid_boxes()
         folder, name = target or ".", ""
         is_shard = parse_shard_name(target) is not None
         if is_shard:
@@ -191,7 +204,7 @@ class Writer(FormatWriter):
             folder = folder or "."
 
         def find_existing(subset: str) -> list[str]:
-            return shards_by_subset(folder).get(subset, [])
+            return find_subsets(folder).get(subset, [])
 
         with OutputFolder(
             folder,
@@ -207,34 +220,34 @@ class Writer(FormatWriter):
         if self._name and self._writers:
             names = ", ".join([*self._writers, subset])
             raise TfodError(
-                f"{os.path.join(self.folder, self._name)} is one shard, and there are the subsets "
-                f"{names}; name a folder, or choose one with --set"
+                f"{os.path.join(self.folder, self._name)} is one shard, but there are several "
+                f"subsets: {names}; enter a folder, or choose a subset with --set"
             )
 
     def begin(self, subset: str) -> None:
-        one = parse_shard_name(self._name)
+        shard_name = parse_shard_name(self._name)
         self._writers[subset] = self._output.add_subset(
-            subset if one is None else to_subset(one.stem),
+            subset if shard_name is None else to_subset(shard_name.stem),
             ShardLayout(num_shards=self._options.num_shards),
-            None if one is None else functools.partial(numbered_file_names, self._name),
+            None if shard_name is None else functools.partial(numbered_file_names, self._name),
         )
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        if OD_API.name != self.LAYOUT:  # which has a place for everything
+        if OD_API.name != self.LAYOUT:  # the OD API's layout can store everything
             self._count_losses(images)
-        for row, one in enumerate(images.detections):
-            one = images.renumbered(row, one)
-            last = next(self._numbers)  # what is free behind it, of a record that needs a number
-            one = SourceIdNumbers(self._largest, itertools.repeat(last).__next__).number(
-                self._completed(one)
-            )
-            # Refuses what no reader takes, also of records in another layout.
-            payload = encode_detection(one)
-            for record in self._records(images.subset, one, payload):
+        for row, detection in enumerate(images.detections):
+            detection = self._complete(images.renumber(row, detection))
+            # Replaces an invalid source id by the number of the image.
+            number = next(self._numbers)
+            ids = SourceIdNumbers(self._largest_id, itertools.repeat(number).__next__)
+            detection = ids.number(detection)
+            # Also rejects data that no reader accepts, for records in another layout.
+            payload = encode_detection(detection)
+            for record in self._encode(images.subset, detection, payload):
                 self._writers[images.subset].write(record)
 
-    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
-        """Return the records of an image, which is ``payload`` as the OD API has it."""
+    def _encode(self, subset: str, detection: Detection, payload: bytes) -> Iterable[bytes]:
+        """Return the records of an image; ``payload`` is its record in the OD API's layout."""
         return (payload,)
 
     def finish(self, label_map: LabelMap) -> None:
@@ -242,17 +255,17 @@ class Writer(FormatWriter):
         if not self.label_map_file:
             try:
                 self._add_label_map(LABEL_MAP_FILE, text.encode())
-            except UnicodeEncodeError as error:  # half a surrogate pair
-                part = ascii(error.object[max(0, error.start - _AROUND) : error.end + _AROUND])
-                what = f"the label map: {part} is not Unicode text; rename it"
-                raise TfodError(what) from None
+            except UnicodeEncodeError as error:  # an unpaired surrogate
+                start, end = max(0, error.start - _CONTEXT), error.end + _CONTEXT
+                message = f"label map: {error.object[start:end]!a} is not Unicode text"
+                raise TfodError(f"{message}; rename the class") from None
         complete = []
         for subset, writer in self._writers.items():
             shards = writer.complete()
             if writer.count:
-                complete += [CompleteShard(*one, subset) for one in shards.items()]
+                complete += [CompleteShard(*paths, subset) for paths in shards.items()]
             else:
-                self.notes.append(f"{subset} holds no record")
+                self.notes.append(f"subset {subset} has no records")
         if self._options.verify is not None:
             self._options.verify(complete, text, self.LAYOUT)
 
@@ -260,36 +273,37 @@ class Writer(FormatWriter):
         self.label_map_file = name
         self._output.add_text(name, content)
 
-    def _completed(self, one: Detection) -> Detection:
-        """What the source has not said of an image, as its file has it."""
-        encoded = b"" if self._options.no_images else bytes(one.encoded or b"")
-        height, width = size_of(one)
-        digest = one.sha256
+    def _complete(self, detection: Detection) -> Detection:
+        """Add size, format and hash of the image file if they are missing, and fit the masks."""
+        encoded = b"" if self._options.no_images else bytes(detection.encoded or b"")
+        height, width = find_size(detection)
+        digest = detection.sha256
         if encoded and not digest:
             digest = hashlib.sha256(encoded).hexdigest()
         return replace(
-            one,
+            detection,
             height=height or None,
             width=width or None,
-            format=find_format(encoded, one.filename or "") or one.format,
+            format=find_format(encoded, detection.filename or "") or detection.format,
             sha256=digest,
             encoded=encoded,
-            masks=one.masks and self._masks(one, (height, width)),
+            masks=detection.masks and self._fit_masks(detection, (height, width)),
         )
 
-    def _masks(self, one: Detection, size: tuple[int, int]) -> list[PngMask | None]:
-        """Masks of the size of their image, as far as that is asked for."""
-        found = list(one.masks or ())
-        for row, mask in enumerate(found):
+    def _fit_masks(self, detection: Detection, size: tuple[int, int]) -> list[PngMask | None]:
+        """Return the masks in the size of the image; those that are left out become filled boxes.
+
+        Readers need a mask for every object if one object has a mask.
+        """
+        masks = list(detection.masks or ())
+        for row, mask in enumerate(masks):
             data = bytes(mask.data) if mask else b""
             if png_size(data) in (None, size):
                 continue
-            drawn = None
-            if not is_box_png(data):
-                drawn = self._pixels(data, one, size)
-            is_box = drawn is None
-            if drawn is None:  # where one object has a mask, readers want one of each
-                corners = one.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)
-                drawn = fill_box(tuple(corners.tolist()), size)
-            found[row] = PngMask(encode_mask_png(drawn, is_box=is_box))
-        return found
+            pixels = None if is_box_png(data) else self._fit_mask(data, detection, size)
+            is_box = pixels is None
+            if pixels is None:
+                corners = detection.boxes[row].astype(np.float64) * np.tile(size[::-1], 2)
+                pixels = fill_box(tuple(corners.tolist()), size)
+            masks[row] = PngMask(encode_mask_png(pixels, is_box=is_box))
+        return masks

@@ -26,7 +26,7 @@ from tfod.detection.labels.labels_file import is_labels_file
 from tfod.example.example_batch import copy_bytes
 from tfod.example.wire import Kind
 from tfod.formats.dataset import Images
-from tfod.formats.format_writer import Mask, masks_of
+from tfod.formats.format_writer import Mask, get_masks
 from tfod.formats.options import Options
 from tfod.formats.table import FORMATS, open_source
 from tfod.sources.label_map_search import may_be_label_map
@@ -330,7 +330,7 @@ def read_side(path: str, options: Options, format: str | None = None, option: st
         for images in dataset.read():
             records += _records(images, len(records))
         notes = dataset.finish(len(records), sum(len(record.boxes) for record in records))
-    notes = [f"{path}: {dataset.shown(note)}" for note in notes]
+    notes = [f"{path}: {dataset.restore_paths(note)}" for note in notes]
     subsets = frozenset((*dataset.subsets, *(record.subset for record in records)))
     names = {item.id: item.class_name for item in dataset.classes.label_map.items}
     files = dataset.classes.label_maps
@@ -341,7 +341,7 @@ def read_side(path: str, options: Options, format: str | None = None, option: st
 def _records(images: Images, first: int) -> Iterator[Record]:
     boxes = np.nan_to_num(images.boxes, True, *_NOT_FINITE)
     for row, filename in enumerate(images.filenames):
-        source_id, data = images.source_ids[row] or "", images.encoded(row)
+        source_id, data = images.source_ids[row] or "", images.get_encoded(row)
         height, width = images.sizes[row].tolist()
         objects = slice(*images.splits[row : row + 2])
         yield Record(
@@ -363,7 +363,7 @@ def _values(detections: Sequence[Detection], row: int) -> Mapping[str, Sequence[
         name: [None if value in _DEFAULTS.get(name, ()) else value for value in column]
         for name, column in detection.attributes.items()
     }
-    masks, labels = masks_of(detection), detection.image_labels
+    masks, labels = get_masks(detection), detection.image_labels
     values["masks"] = [None if mask is None else _hash_mask(mask) for mask in masks]
     if detection.keypoints is not None:
         visible = detection.keypoints.visibility[..., None]

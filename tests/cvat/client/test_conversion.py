@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.cvat.client.live_task import Changes, ServerAnnotations
-from tfod.cvat.client.project_dataset import compressed_runs
+from tfod.cvat.client.project_dataset import compress_runs
 from tfod.cvat.records import AttributeSpec, ShapeBuilder, ZipRecord
 from tfod.detection.box_geometry import clip_outline
 from tfod.detection.encoder import encode_detection
@@ -27,7 +27,13 @@ from tfod.detection.images.mask_images import (
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
 from tfod.example.example import Example
-from tfod.formats.cvat.document import END, head_text, image_text, read_cvat_stream, read_cvat_xml
+from tfod.formats.cvat.document import (
+    END,
+    format_head,
+    format_image,
+    read_cvat_stream,
+    read_cvat_xml,
+)
 from tfod.formats.cvat.frame_detections import DetectionBuilder
 from tfod.formats.cvat.shapes import (
     BOX,
@@ -94,17 +100,17 @@ def there_and_back(
 ) -> tuple[list[CvatShape], list[CvatTag]]:
     builder = DetectionBuilder(LabelMap.from_names(LABELS), INPUT_TYPES, save_masks)
     payload = encode_detection(builder.complete(builder.build(image), None))
-    assert builder.left_out.sentences() == []
+    assert builder.losses.sentences() == []
     detection = decode_detection(Example.from_bytes(payload))
     back = ShapeBuilder(LABELS)
     record = ZipRecord("", "here", detection, None)
-    found = back.shapes(record, SIZE), back.tags(record)
+    found = back.make_shapes(record, SIZE), back.make_tags(record)
     assert back.losses.sentences() == []
     return found
 
 
 def document(images: str, task: str = "a task") -> io.BytesIO:
-    return io.BytesIO((head_text(task, {}) + images + END).encode())
+    return io.BytesIO((format_head(task, {}) + images + END).encode())
 
 
 def in_any_order(shape: CvatShape) -> CvatShape:
@@ -132,7 +138,7 @@ def test_round_trip(drawn: list[CvatShape], tags: list[CvatTag]) -> None:
     assert list(map(in_any_order, found)) == list(map(in_any_order, kept))
     assert found_tags == list(image.tags)
     # And through the text of the document.
-    text = image_text({"id": 3, "name": image.name}, SIZE, found, found_tags)
+    text = format_image({"id": 3, "name": image.name}, SIZE, found, found_tags)
     _, read = read_cvat_stream(document(text), "text")
     assert isinstance(read, CvatImage)
     assert (read.number, read.name, read.height, read.width) == (3, "a/b.jpg", *SIZE)
@@ -167,7 +173,7 @@ def test_runs_are_cut_off_at_the_image() -> None:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=400))
 def test_compressed_runs(bits: list[bool]) -> None:
-    text = compressed_runs(run_lengths(np.array(bits)))
+    text = compress_runs(run_lengths(np.array(bits)))
     found = coco_mask.decode({"size": [len(bits), 1], "counts": text.encode()})
     assert found.ravel().tolist() == bits
 
@@ -213,7 +219,7 @@ class TestXml:
             (10, 20, 13, 22),
             (11, 20, 13, 21),
         )
-        assert image.others == {"polyline": 1, "cuboid": 1, "skeleton": 1}
+        assert image.other_shapes == {"polyline": 1, "cuboid": 1, "skeleton": 1}
         assert image.tags == (CvatTag("car", (("x", "y"),)),)
 
     @pytest.mark.parametrize(
@@ -244,7 +250,7 @@ class TestDocument:
     def test_nothing_breaks_out(self) -> None:
         name = 'a"b&c<d>\u00e9\u0001\n.jpg'
         shape = CvatShape(BOX, "a & <b>", (1, 2, 3, 4), attributes=(("n<", "</attribute>\ud800"),))
-        text = image_text({"id": 0, "name": name}, SIZE, [shape])
+        text = format_image({"id": 0, "name": name}, SIZE, [shape])
         _, image = read_cvat_stream(document(text, "</name>&\u0000"), "text")
         assert isinstance(image, CvatImage)
         assert image.name == name.replace("\u0001", "")

@@ -160,7 +160,7 @@ def test_the_box_around_a_turned_box_is_inside_and_the_box_is_not(tmp_path: Path
     found = export(task, tmp_path)
     assert found.boxes()["a.jpg"] == []
     notes = found.files["EXPORT_NOTES.txt"].decode()
-    assert "- not written, wholly outside their frame: 1 shape\n" in notes
+    assert "- not written, because they are completely outside their frame: 1 shape\n" in notes
 
 
 EVERYTHING = {
@@ -212,7 +212,7 @@ def test_a_track_is_the_same_but_for_its_number(tmp_path: Path) -> None:
     ours, theirs = (way(task, tmp_path) for way in (export, bridge_export))
     assert theirs.boxes() == ours.boxes()
     notes = ours.files["EXPORT_NOTES.txt"].decode()
-    assert "- tracks written as single shapes, one a frame: 1\n" in notes
+    assert "- tracks split into single shapes, one per frame: 1\n" in notes
     assert [list(one.attributes["track_id"]) for one in ours.records] == [[0]] * 3
     assert [one.attributes.get("track_id") for one in theirs.records] == [None] * 3
 
@@ -246,7 +246,7 @@ def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None
     assert (record.filename, record.format) == ("a.webp", "png")
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(bytes(record.encoded)))), pixels)
     notes = found.files["EXPORT_NOTES.txt"].decode()
-    assert "- images stored as PNG, for TensorFlow: 1 webp\n" in notes
+    assert "- images converted to PNG for TensorFlow: 1 webp\n" in notes
     assert "encoded again" not in notes
     report = check_sources([str(found.path)], Options(receiver=CVAT))
     assert [one.code for one in report.findings if one.code.startswith("NAM")] == []

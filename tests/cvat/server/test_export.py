@@ -279,18 +279,18 @@ def test_what_cannot_travel_is_one_line_of_the_log(
     (line,) = losses(caplog)
     assert "\n" not in line
     assert line == (
-        "TFRecord: not written, the format has no place for them: 1 polyline, 1 points; "
-        "written as their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
+        "TFRecord: not written, because the format cannot store them: 1 polyline, 1 points; "
+        "replaced by their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
     )
     # And a text in the zip, for whoever gets that.
     assert found.files["EXPORT_NOTES.txt"].decode() == (
         "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
         "In CVAT, but not in these shards:\n"
-        "- not written, the format has no place for them: 1 polyline, 1 points\n"
+        "- not written, because the format cannot store them: 1 polyline, 1 points\n"
         "An import that replaces the annotations of the task deletes them there.\n"
         'Keep a copy as "CVAT for images 1.1".\n\n'
         "Changed in these shards:\n"
-        "- written as their enclosing box: 1 rotated box\n"
+        "- replaced by their enclosing box: 1 rotated box\n"
         "- clipped to their frame: 1 shape\n"
     )
     # Grouped boxes are two objects, and no shape of the one is the other's.

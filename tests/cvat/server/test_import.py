@@ -476,7 +476,7 @@ def test_what_no_export_has_is_lost_by_an_import(
     found = export(task, tmp_path)
     notes = found.files["EXPORT_NOTES.txt"].decode()
     hidden = "1 deleted, 1 honeypots" if honeypots else "1 deleted"
-    assert "- written as rectangles, which they remain after an import: 1 polygon\n" in notes
+    assert "- replaced by rectangles, which an import does not undo: 1 polygon\n" in notes
     caplog.clear()
     import_into(task, found.path)
     for text in (notes, caplog.text):

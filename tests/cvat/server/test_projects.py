@@ -105,7 +105,7 @@ def test_tracks_of_different_tasks_have_different_numbers(tmp_path: Path) -> Non
     numbers = [one.attributes["track_id"] for one in found.records]
     assert numbers == [[0], [0], [1], [1]]
     notes = found.files["EXPORT_NOTES.txt"].decode()
-    assert "- tracks written as single shapes, one a frame: 2\n" in notes
+    assert "- tracks split into single shapes, one per frame: 2\n" in notes
 
 
 def test_subsets_with_names_that_are_no_file_names(tmp_path: Path) -> None:

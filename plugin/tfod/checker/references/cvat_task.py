@@ -113,15 +113,15 @@ def _task_from_xml(path: str) -> Task:
         elif isinstance(part, CvatImage):
             # A task can have many shapes, so only their counts are kept.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
-            others.update(part.others)
+            others.update(part.other_shapes)
             outlines.update(shape.kind for shape in part.shapes if shape.kind != BOX)
-            if part.shapes or part.others or part.tags:
+            if part.shapes or part.other_shapes or part.tags:
                 annotated.add(part.number)
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
     one_task = meta.tasks == 1
     rows = [(image.name, image.number, image.height, image.width) for image in images]
-    if not images and meta.video:
+    if not images and meta.is_video:
         size = meta.height, meta.width
         rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
     # In the export of a project, CVAT numbers the frames of all tasks consecutively.
@@ -136,8 +136,8 @@ def _task_from_xml(path: str) -> Task:
             for label in meta.labels
         },
         frames=frames or None,
-        video=meta.video,
-        project=meta.project and not one_task,
+        video=meta.is_video,
+        project=meta.is_project and not one_task,
         without_frames=None if frames else path,
         unsupported_shapes=others,
         outlines=outlines,

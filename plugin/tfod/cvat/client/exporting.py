@@ -14,7 +14,7 @@ from typing import Any
 from tfod.cvat.client.connection import convert_write_errors
 from tfod.cvat.frame_shards import ExportOptions, ExportResult, FrameShards
 from tfod.errors import TfodError
-from tfod.formats.cvat.cvat_for_images import image_of_frame
+from tfod.formats.cvat.cvat_for_images import read_frame_image
 from tfod.formats.cvat.document import CvatMeta, read_cvat_stream
 from tfod.formats.cvat.shapes import CvatImage
 from tfod.formats.reading.documents import open_xml
@@ -33,13 +33,10 @@ def convert_export(
     hidden: Mapping[str, int] = _NO_FRAMES,
     tracks: int = 0,
 ) -> ExportResult:
-    """Convert the server's zip to a zip of shards, which is written completely or not at all.
+    """Convert the server's zip to a zip of shards, completely, or raise TfodError.
 
     ``hidden`` counts frames that are not in the server's export. ``tracks`` is the number of tracks
     that the server exported as shapes.
-
-    Raises:
-        TfodError: the source is invalid, or the zip cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(out))
     with (
@@ -73,7 +70,7 @@ def _write_shards(
                     )
                 elif isinstance(part, CvatImage):
                     read = (
-                        functools.partial(image_of_frame, images, part)
+                        functools.partial(read_frame_image, images, part)
                         if options.with_images
                         else None
                     )

@@ -1,4 +1,4 @@
-"""CVAT's shapes: as its XML has them, and as the objects of a Detection.
+"""CVAT's shapes, in its XML and as the objects of a Detection.
 
-It may import what the formats share, ``detection`` and what is below, and no format.
+Modules here may import what the formats share, ``detection`` and packages below it, but no format.
 """

@@ -1,4 +1,4 @@
-"""CVAT's own XML: "CVAT for images 1.1", a file with its images or the zip that CVAT gives."""
+"""CVAT's own format, "CVAT for images 1.1": an XML with its images, or the zip of an export."""
 
 from __future__ import annotations
 
@@ -14,18 +14,30 @@ from tfod.detection.box_geometry import PixelBox, enclose_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError
-from tfod.formats.cvat.document import END, CvatMeta, head_text, image_text, read_cvat_xml
-from tfod.formats.cvat.frame_detections import DetectionBuilder, frame_size, is_plain_box, shapes_of
+from tfod.formats.cvat.document import END, CvatMeta, format_head, format_image, read_cvat_xml
+from tfod.formats.cvat.frame_detections import (
+    DetectionBuilder,
+    build_shapes,
+    get_frame_size,
+    is_plain_box,
+)
 from tfod.formats.cvat.shapes import BOX, Attributes, CvatImage, CvatShape, CvatTag
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, no_subset
-from tfod.formats.format_writer import ATTRIBUTES, DRAWN, LABELS, NO_PLACE, FormatWriter, masks_of
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, subset_error
+from tfod.formats.format_writer import (
+    ATTRIBUTES,
+    IMAGE_CLASS_ATTRIBUTES,
+    SHAPE_DETAILS,
+    UNSUPPORTED,
+    FormatWriter,
+    get_masks,
+)
 from tfod.formats.numbers import DECIMALS
 from tfod.formats.options import ConversionProblems, OddBoxes, Options
 from tfod.formats.reading.files import (
-    OTHER_SIZE,
+    SIZE_MISMATCH,
     ImageFiles,
+    find_frame,
     format_size,
-    frame_of,
     to_output_frame,
 )
 from tfod.formats.reading.objects import DatasetBuilder, SourceClasses, select_writable_boxes
@@ -33,10 +45,10 @@ from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_fi
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read the frames of a document, in its order, each of the subset that it says.
+    """Read the frames of a document in order, with the subsets in the document.
 
     Raises:
-        TfodError: it is something else, or a frame has no image.
+        TfodError: the file is not such a document, or an image is missing.
     """
     default = os.path.join(source, CVAT_FILE) if os.path.isdir(source) else source
     file = find_cvat_file(SourceFiles.at(source)) or default
@@ -46,122 +58,127 @@ def read(source: str, options: Options) -> Dataset:
     labels = list(meta.labels)
     classes = SourceClasses.find(options, os.path.dirname(file), lambda: labels, file)
     clip = options.odd_boxes is not OddBoxes.KEEP
-    builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
-    problems = ConversionProblems(options)
-    reading = DatasetBuilder(classes, options, problems)
-    images = _image_files(file, options)
-    subset = meta.subset or DEFAULT_SUBSET
+    detection_builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
+    builder = DatasetBuilder(classes, options, ConversionProblems(options))
+    images = _find_image_files(file, options)
+    default_subset = meta.subset or DEFAULT_SUBSET
 
-    def frames() -> Iterator[CvatImage]:
-        there: dict[str, None] = {}
+    def read_frames() -> Iterator[CvatImage]:
+        names: dict[str, None] = {}
         for part in parts:
             if part is None:
                 raise TfodError(f"{file} has tracks; export the task as CVAT for images 1.1")
-            assert isinstance(part, CvatImage)  # what follows the head
-            there[own := part.subset or subset] = None
-            if options.subset in (None, own) or not meta.project:
+            assert isinstance(part, CvatImage)  # the head does not come again
+            name = part.subset or default_subset
+            names[name] = None
+            if options.subset in (None, name) or not meta.is_project:
                 yield part
-        if meta.project and options.subset and options.subset not in there:
-            raise no_subset(source, options.subset, there)
+        if meta.is_project and options.subset and options.subset not in names:
+            raise subset_error(source, options.subset, names)
 
-    # Of a project the frames of its subsets may come in any order.
-    in_turn = itertools.groupby(frames(), lambda one: options.subset or one.subset or subset)
+    # The frames of a project may alternate between subsets.
+    groups = itertools.groupby(
+        read_frames(), lambda frame: options.subset or frame.subset or default_subset
+    )
     subsets = (
-        (own, (_detection(one, builder, images, file, reading) for one in some))
-        for own, some in in_turn
+        (name, (_build(frame, detection_builder, images, file, builder) for frame in frames))
+        for name, frames in groups
     )
 
-    def notes() -> list[str]:
-        return [*builder.left_out.sentences(), *builder.changed.sentences()]
+    def collect_notes() -> list[str]:
+        return [*detection_builder.losses.sentences(), *detection_builder.changes.sentences()]
 
-    names = [] if meta.project else [options.subset or subset]
-    return reading.dataset(subsets, names, [file], notes)
-
-
-def _image_files(file: str, options: Options) -> ImageFiles:
-    named = options.images
-    above = os.path.dirname(file)
-    folders = [named] if named else [os.path.join(above, "images"), above]
-    return ImageFiles(folders, root=options.unpacked)
+    names = [] if meta.is_project else [options.subset or default_subset]
+    return builder.build_dataset(subsets, names, [file], collect_notes)
 
 
-def image_of_frame(images: ImageFiles, frame: CvatImage) -> bytes | None:
-    """The bytes of a frame's image; None where there is none."""
+def _find_image_files(file: str, options: Options) -> ImageFiles:
+    folder = os.path.dirname(file)
+    folders = [options.images] if options.images else [os.path.join(folder, "images"), folder]
+    return ImageFiles(folders, root=options.unpacked_folder)
+
+
+def read_frame_image(images: ImageFiles, frame: CvatImage) -> bytes | None:
+    """Return the bytes of the image of a frame, or None if it is missing."""
     problems = ConversionProblems()
-    found = images.find(_names(frame), frame.name, problems)
+    match = images.find(_list_names(frame), frame.name, problems)
     problems.raise_refusals(images=1, objects=0)
-    return images.content(found[0], frame.name) if found else None
+    return images.read_bytes(match[0], frame.name) if match else None
 
 
-def _names(frame: CvatImage) -> list[str]:
-    return [f"{frame.subset}/{frame.name}"] * bool(frame.subset) + [frame.name]
+def _list_names(frame: CvatImage) -> list[str]:
+    return [f"{frame.subset}/{frame.name}", frame.name] if frame.subset else [frame.name]
 
 
-def _detection(
+def _build(
     frame: CvatImage,
-    builder: DetectionBuilder,
+    detection_builder: DetectionBuilder,
     images: ImageFiles,
     file: str,
-    reading: DatasetBuilder,
+    builder: DatasetBuilder,
 ) -> Detection | None:
-    """A frame as a Detection; CVAT shows photos as their EXIF orientation says."""
-    options, problems = reading.options, reading.problems
-    where = f"{file}: {frame.name}"
+    """Convert a frame to a Detection; CVAT shows photos rotated by their EXIF orientation."""
+    options, problems = builder.options, builder.problems
+    location = f"{file}: {frame.name}"
     image = None
     if not options.no_images:
-        image = images.read(_names(frame), where, problems)
+        image = images.read(_list_names(frame), location, problems)
         if image is None:
             return None
     problems.annotated += len(frame.shapes)
-    frame = _with_sound_boxes(frame, where, reading)
+    frame = _select_boxes(frame, location, builder)
     if options.label_map is not None:
-        labels = *(shape.label for shape in frame.shapes), *(tag.label for tag in frame.tags)
-        for label in labels:
-            reading.classes.id_of(label, where)
-    one = builder.complete(builder.build(frame), image.data if image else None)
-    drawn = frame_of(image, (frame.height, frame.width), len(one.boxes) > 0, where, problems)
-    if drawn.own is not None and drawn.own != (one.height, one.width):
-        own = f"{frame.width}x{frame.height}, the image {format_size(drawn.own)}"
-        problems.add(OTHER_SIZE, f"{where}: {own}")
-        one = replace(one, height=drawn.own[0], width=drawn.own[1])
-    return to_output_frame(one, drawn, options, problems)
+        for label in (*(x.label for x in frame.shapes), *(tag.label for tag in frame.tags)):
+            builder.classes.get_id(label, location)
+    detection = detection_builder.build(frame)
+    detection = detection_builder.complete(detection, image.data if image else None)
+    size, has_objects = (frame.height, frame.width), len(detection.boxes) > 0
+    shown = find_frame(image, size, has_objects, location, problems)
+    if shown.image_size is not None and shown.image_size != (detection.height, detection.width):
+        height, width = shown.image_size
+        sizes = f"{frame.width}x{frame.height}, the image {format_size(shown.image_size)}"
+        problems.add(SIZE_MISMATCH, f"{location}: {sizes}")
+        detection = replace(detection, height=height, width=width)
+    return to_output_frame(detection, shown, options, problems)
 
 
-def _with_sound_boxes(frame: CvatImage, where: str, reading: DatasetBuilder) -> CvatImage:
-    """The frame with those boxes that can be written; what is turned or no box stays as it is."""
-    size, problems = frame_size(frame), reading.problems
-    others = [one.extent for one in frame.shapes if not is_plain_box(one)]
+def _select_boxes(frame: CvatImage, location: str, builder: DatasetBuilder) -> CvatImage:
+    """Return the frame with those boxes that can be written, and with all other shapes."""
+    size, problems = get_frame_size(frame), builder.problems
+    others = [shape.extent for shape in frame.shapes if not is_plain_box(shape)]
     problems.count_boxes(np.array(others, np.float64).reshape(-1, 4))
-    rows = [row for row, one in enumerate(frame.shapes) if is_plain_box(one)]
+    rows = [row for row, shape in enumerate(frame.shapes) if is_plain_box(shape)]
     extents = [frame.shapes[row].extent for row in rows]
-    places = [f"{where}, box {number}" for number, _ in enumerate(rows, 1)]
-    boxes, kept = select_writable_boxes(extents, size, places, reading.options, problems)
-    sound = {rows[at]: tuple(box) for at, box in zip(kept, boxes.tolist(), strict=True)}
+    locations = [f"{location}, box {number}" for number, _ in enumerate(rows, 1)]
+    boxes, kept = select_writable_boxes(extents, size, locations, builder.options, problems)
+    new_extents = {rows[index]: tuple(x) for index, x in zip(kept, boxes.tolist(), strict=True)}
     shapes = tuple(
-        replace(one, extent=sound[row]) if row in sound else one
-        for row, one in enumerate(frame.shapes)
-        if row in sound or not is_plain_box(one)
+        replace(shape, extent=new_extents[row]) if row in new_extents else shape
+        for row, shape in enumerate(frame.shapes)
+        if row in new_extents or not is_plain_box(shape)
     )
     return replace(frame, shapes=shapes)
 
 
-_MOVED = 0.01  # pixels
-_ENCLOSED = "boxes of masks, written as the box of their pixels"
-_EMPTY = "masks without a pixel, written as boxes"
-_KINDS = {bool: "checkbox", int: "number", float: "number", str: "text"}
+_MAX_ERROR = 0.01  # pixels
+_TIGHTENED = "boxes with masks, replaced by the enclosing box of the mask"
+_EMPTY = "masks without pixels, replaced by boxes"
+_INPUT_TYPES = {bool: "checkbox", int: "number", float: "number", str: "text"}
 
 
 class Writer(FormatWriter):
-    """The frames are numbered from 0; what they hold lies in a file of its own until the end."""
+    """Writes frames numbered from 0; they are in a temporary file until the end."""
 
-    CARRIES = frozenset(("masks", "image classes", "keypoints", DRAWN, LABELS, ATTRIBUTES))
+    SUPPORTED = frozenset(
+        ("masks", "image classes", "keypoints", SHAPE_DETAILS, IMAGE_CLASS_ATTRIBUTES, ATTRIBUTES)
+    )
 
     def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
         super().__init__(folder, image_folder, options)
         self._frames = self._open(os.path.join(folder, "frames"))
         self._count = 0
         self._subsets: list[str] = []
-        self._kinds: dict[str, dict[str, str]] = {}
+        self._input_types: dict[str, dict[str, str]] = {}
         self.documents.append(os.path.join(folder, CVAT_FILE))
 
     def begin(self, subset: str) -> None:
@@ -170,27 +187,27 @@ class Writer(FormatWriter):
     def add(self, images: Images, label_map: LabelMap) -> None:
         names = self._write_images(images, images.subset)
         classes = label_map.class_names
-        corners = images.in_pixels().tolist()
+        corners = images.to_pixels().tolist()
         for row, name in enumerate(names):
-            places = range(*images.splits[row : row + 2])
-            texts = [classes[images.classes[at]] for at in places]
-            boxes: list[PixelBox] = [tuple(corners[at]) for at in places]
+            indexes = range(*images.splits[row : row + 2])
+            texts = [classes[images.classes[index]] for index in indexes]
+            boxes: list[PixelBox] = [tuple(corners[index]) for index in indexes]
             height, width = images.sizes[row].tolist()
             shapes = [CvatShape(BOX, *pair) for pair in zip(texts, boxes, strict=True)]
             tags: list[CvatTag] = []
             if not images.is_plain:
-                one = images.renumbered(row, images.detections[row])
-                shapes = self._shapes(one, shapes, (height, width))
-                tags = self._tags(one)
+                detection = images.renumber(row, images.detections[row])
+                shapes = self._make_shapes(detection, shapes, (height, width))
+                tags = self._make_tags(detection)
             frame = {"id": self._count, "name": name, "subset": images.subset}
-            text = image_text(frame, (height, width), shapes, tags, DECIMALS)
+            text = format_image(frame, (height, width), shapes, tags, DECIMALS)
             self._frames.write(text.encode("utf-8", "replace"))
             self._count += 1
 
     def finish(self, label_map: LabelMap) -> None:
-        labels = {**{one.class_name: {} for one in label_map.items}, **self._kinds}
+        labels = {**{item.class_name: {} for item in label_map.items}, **self._input_types}
         with open(self.documents[0], "xb") as file:
-            file.write(head_text("tfod", labels, self._subsets).encode())
+            file.write(format_head("tfod", labels, self._subsets).encode())
             self._frames.seek(0)
             shutil.copyfileobj(self._frames, file, 1 << 20)
             file.write(END.encode())
@@ -198,46 +215,48 @@ class Writer(FormatWriter):
         os.unlink(self._frames.name)
         self._write_label_map(label_map)
 
-    def _shapes(
-        self, one: Detection, boxes: Sequence[CvatShape], size: tuple[int, int]
+    def _make_shapes(
+        self, detection: Detection, boxes: Sequence[CvatShape], size: tuple[int, int]
     ) -> list[CvatShape]:
-        """The boxes as they were drawn, with what the record says of them; masks in their place."""
-        masks = masks_of(one)
+        """Return the masks, boxes before rotation, and keypoints of all objects."""
+        masks = get_masks(detection)
 
-        def pixels(number: int) -> np.ndarray | None:
+        def draw(number: int) -> np.ndarray | None:
             mask = masks[number]
-            drawn = None if mask is None else self._pixels(mask, one, size)
-            corners = None if drawn is None else enclose_pixels(drawn)
-            self.losses[_EMPTY][""] += drawn is not None and corners is None
+            pixels = None if mask is None else self._fit_mask(mask, detection, size)
+            corners = None if pixels is None else enclose_pixels(pixels)
+            self.losses[_EMPTY][""] += pixels is not None and corners is None
             if corners is not None:
-                far = not np.allclose(corners, boxes[number].extent, atol=_MOVED)
-                self.losses[_ENCLOSED][""] += far
-            return drawn
+                is_different = not np.allclose(corners, boxes[number].extent, atol=_MAX_ERROR)
+                self.losses[_TIGHTENED][""] += is_different
+            return pixels
 
         classes, extents = [box.label for box in boxes], [box.extent for box in boxes]
-        return list(shapes_of(one, classes, extents, size, pixels, self._attributes))
+        return list(build_shapes(detection, classes, extents, size, draw, self._to_attributes))
 
-    def _attributes(self, label: str, values: Mapping[str, AttributeValue]) -> Attributes:
-        kinds = self._kinds.setdefault(label, {})
-        found = []
+    def _to_attributes(self, label: str, values: Mapping[str, AttributeValue]) -> Attributes:
+        """Format the attributes of an object, and remember the input types of its class."""
+        input_types = self._input_types.setdefault(label, {})
+        attributes = []
         for name, value in values.items():
-            kind = _KINDS.get(type(value))
-            if kind is None:
-                self.losses[NO_PLACE][name] += 1
+            input_type = _INPUT_TYPES.get(type(value))
+            if input_type is None:
+                self.losses[UNSUPPORTED][name] += 1
                 continue
-            if kinds.setdefault(name, kind) != kind:
-                kinds[name] = "text"
+            if input_types.setdefault(name, input_type) != input_type:
+                input_types[name] = "text"
             if isinstance(value, float) and value.is_integer():
                 value = int(value)  # as CVAT writes it
-            found.append((name, str(value).lower() if kind == "checkbox" else str(value)))
-        return tuple(found)
+            is_checkbox = input_type == "checkbox"
+            attributes.append((name, str(value).lower() if is_checkbox else str(value)))
+        return tuple(attributes)
 
-    def _tags(self, one: Detection) -> list[CvatTag]:
+    def _make_tags(self, detection: Detection) -> list[CvatTag]:
         tags = []
-        for each in one.image_labels:
-            name = each.text
-            if not name or each.confidence == 0:
-                self.losses[NO_PLACE]["classes that are absent, or have no name"] += 1
+        for label in detection.image_labels:
+            name = label.text
+            if not name or label.confidence == 0:
+                self.losses[UNSUPPORTED]["classes that are absent or have no name"] += 1
                 continue
-            tags.append(CvatTag(name, self._attributes(name, each.attributes)))
+            tags.append(CvatTag(name, self._to_attributes(name, label.attributes)))
         return tags

@@ -1,7 +1,4 @@
-"""The shapes of a frame, as CVAT hands them to a format and as its XML has them.
-
-What they enclose, their pixels, and what is written at them.
-"""
+"""The shapes of a frame, as in CVAT's XML: their boxes, outlines, pixels and attributes."""
 
 from __future__ import annotations
 
@@ -25,31 +22,30 @@ from tfod.errors import TfodError
 
 BOX, POLYGON, MASK, ELLIPSE, POINTS = "box", "polygon", "mask", "ellipse", "points"
 AREA_KINDS = (BOX, POLYGON, MASK, ELLIPSE)
-"""Tags of the shapes that cover an area, so that a box can stand for them."""
+"""XML tags of the shapes that cover an area, so that a box can represent them."""
 KINDS = {"rectangle": BOX, "polygon": POLYGON, "ellipse": ELLIPSE, "mask": MASK}
-"""The same by CVAT's own names (its ShapeType)."""
+"""XML tags by CVAT's names of these shapes (ShapeType)."""
 Attributes = tuple[tuple[str, str], ...]
 Runs: TypeAlias = "Sequence[int] | np.ndarray"
-MOST_PIXELS = 1 << 28
+MAX_PIXELS = 1 << 28
 
 
 @dataclass(frozen=True)
 class CvatShape:
-    """A shape that covers an area, or points; coordinates are in pixels, x before y.
+    """A shape that covers an area, or points. Coordinates are in pixels, x before y.
 
     Attributes:
         kind: its tag: ``box``, ``polygon``, ``mask``, ``ellipse`` or ``points``.
         label: name of the class.
-        extent: corners before the shape is turned; of a mask half-open.
-        rotation: how far a box or an ellipse is turned about its centre, in degrees.
+        extent: corners before rotation; half-open for a mask.
+        rotation: rotation of a box or an ellipse around its center, in degrees.
         points: outline of a polygon, or points, as x, y, x, y, …
-        runs: of a mask, row by row within its extent: so many pixels outside, inside, outside, …
-        occluded: whether something hides a part of it.
-        group: number that shapes of one group share; 0 for none.
-        attributes: names and values as the document has them.
-        track: number, in its task, of the track that it is of; None for none, or where it is not
-            known.
-        z_order: its layer; what is in a higher one lies above. 0 where it is not known.
+        runs: run lengths of a mask, row by row within its extent: outside, inside, outside, …
+        occluded: whether a part of the object is hidden.
+        group: number of its group; 0 for none.
+        attributes: names and values as texts.
+        track: number of its track in the task; None if it has none, or if unknown.
+        z_order: its layer; higher layers hide lower ones. 0 if unknown.
     """
 
     kind: str
@@ -66,13 +62,13 @@ class CvatShape:
 
     @property
     def _ellipse(self) -> tuple[float, float, float, float]:
-        """Centre and radii, of any shape those of the ellipse in its extent."""
+        """Center and radii of the ellipse that fills the extent."""
         left, top, right, bottom = self.extent
         return (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
 
     @property
     def outline(self) -> Sequence[float]:
-        """What a shape other than a mask is drawn by, as it is turned: x, y, x, y, …"""
+        """The rotated outline of a shape other than a mask: x, y, x, y, …"""
         if self.kind == POLYGON:
             return self.points
         if self.kind == ELLIPSE:
@@ -81,9 +77,9 @@ class CvatShape:
 
     @property
     def corners(self) -> PixelBox:
-        """The enclosing box: of a turned shape larger than its extent, of a mask maybe smaller."""
+        """The enclosing box; larger than the extent if rotated, and often smaller for a mask."""
         if self.kind == MASK:
-            return _mask_corners(self.runs, self.extent)
+            return _enclose_mask(self.runs, self.extent)
         if not self.rotation:
             return self.extent
         x, y, rx, ry = self._ellipse
@@ -105,16 +101,16 @@ class CvatTag:
 
 @dataclass(frozen=True)
 class CvatImage:
-    """One ``<image>`` of "CVAT for images".
+    """An ``<image>`` of "CVAT for images".
 
     Attributes:
-        number: of the frame, as the document has it.
-        name, subset: '' where the document has none.
-        height, width: in pixels.
-        shapes: those that cover an area, in order.
+        number: number of the frame in the document.
+        name, subset: name and subset of the image; '' if missing.
+        height, width: size in pixels.
+        shapes: the shapes that cover an area, in order.
         tags: classes of the whole image.
-        others: how many shapes there are besides, by tag.
-        task: number of the task that it is of, where that is known.
+        other_shapes: counts of other shapes by tag.
+        task: number of its task, if known.
     """
 
     number: int
@@ -124,36 +120,33 @@ class CvatImage:
     width: int | None
     shapes: tuple[CvatShape, ...] = ()
     tags: tuple[CvatTag, ...] = ()
-    others: Mapping[str, int] = field(default_factory=dict)
+    other_shapes: Mapping[str, int] = field(default_factory=dict)
     task: int | None = None
 
 
 def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
-    """What is drawn on a frame, and its name and size.
+    """Convert a frame of CVAT with its shapes and tags.
 
-    For the parameter ``convert_annotations`` of CVAT's ``GetCVATDataExtractor``: the list is then
-    what the extractor's item has for annotations. It hands the frame itself over, whose name is as
-    people see it; items have lost the case of its extension since 2.73. Values are rounded as in
-    CVAT's XML (``dump_as_cvat_annotation`` in its ``dataset_manager/formats/cvat.py``), so that an
-    export of the server's and one of the bridge's are the same.
-
-    Args:
-        frame: CVAT's, with ``tags`` and ``labeled_shapes``.
+    This is the parameter ``convert_annotations`` of CVAT's ``GetCVATDataExtractor``, whose items
+    then have this list as annotations. It receives the frame itself with its original name; names
+    of items have lost the case of the extension since 2.73. Values are rounded as in CVAT's XML
+    (``dump_as_cvat_annotation`` in its ``dataset_manager/formats/cvat.py``), so that exports of the
+    server and of the bridge are the same.
     """
-    kinds = [str(one.type) for one in frame.labeled_shapes]
+    kinds = [str(shape.type) for shape in frame.labeled_shapes]
     shapes = (
         make_shape(
             kind,
-            one.points,
-            one.rotation,
-            label=one.label,
-            occluded=bool(one.occluded),
-            group=one.group or 0,
-            attributes=_attributes(one.attributes),
-            track=getattr(one, "track_id", None),
-            z_order=one.z_order or 0,
+            shape.points,
+            shape.rotation,
+            label=shape.label,
+            occluded=bool(shape.occluded),
+            group=shape.group or 0,
+            attributes=_to_texts(shape.attributes),
+            track=getattr(shape, "track_id", None),
+            z_order=shape.z_order or 0,
         )
-        for kind, one in zip(kinds, frame.labeled_shapes, strict=True)
+        for kind, shape in zip(kinds, frame.labeled_shapes, strict=True)
         if kind in KINDS
     )
     image = CvatImage(
@@ -163,73 +156,69 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
         height=frame.height,
         width=frame.width,
         shapes=tuple(shapes),
-        tags=tuple(CvatTag(tag.label, _attributes(tag.attributes)) for tag in frame.tags),
-        others=Counter(kind for kind in kinds if kind not in KINDS),
+        tags=tuple(CvatTag(tag.label, _to_texts(tag.attributes)) for tag in frame.tags),
+        other_shapes=Counter(kind for kind in kinds if kind not in KINDS),
         task=getattr(frame, "task_id", None),
     )
     return [image]
 
 
 def make_shape(
-    kind: str, points: Sequence[float], rotation: float = 0.0, digits: int = 2, **marks: Any
+    kind: str, points: Sequence[float], rotation: float = 0.0, decimals: int = 2, **fields: Any
 ) -> CvatShape:
-    """A shape from the points that CVAT has of it.
+    """Make a shape from CVAT's points.
 
     Args:
         kind: CVAT's ShapeType, one of :data:`KINDS`.
-        points: of a rectangle its corners, of a polygon its outline, of an ellipse its centre and
-            the rightmost x and topmost y, of a mask its runs and then its extent.
-        rotation: in degrees; counts for rectangles and ellipses.
-        digits: of a pixel that are kept: those of CVAT's XML, unless somebody else wrote it.
-        marks: the other fields of the shape.
+        points: corners of a rectangle; outline of a polygon; center, rightmost x and topmost y of
+            an ellipse; run lengths and extent of a mask.
+        rotation: rotation of a rectangle or an ellipse, in degrees.
+        decimals: decimals to keep; CVAT's XML has 2.
+        fields: other fields of the shape.
     """
     extent: PixelBox
     if kind == "mask":
         first_column, first_row, last_column, last_row = (int(value) for value in points[-4:])
-        marks["runs"] = tuple(int(value) for value in points[:-4])
+        fields["runs"] = tuple(int(value) for value in points[:-4])
         extent = first_column, first_row, last_column + 1, last_row + 1
     elif kind == "polygon":
-        marks["points"] = _rounded(points, digits)
-        extent = enclose_points(marks["points"])
+        fields["points"] = _round(points, decimals)
+        extent = enclose_points(fields["points"])
     elif kind == "ellipse":
         x, y, right, top = points
-        cx, cy, rx, ry = _rounded((x, y, right - x, y - top), digits)
+        cx, cy, rx, ry = _round((x, y, right - x, y - top), decimals)
         extent = cx - rx, cy - ry, cx + rx, cy + ry
     else:
-        left, top, right, bottom = _rounded(points, digits)
+        left, top, right, bottom = _round(points, decimals)
         extent = left, top, right, bottom
-    turns = kind in ("rectangle", "ellipse")
+    is_rotated = kind in ("rectangle", "ellipse") and parse_degrees(rotation)
     return CvatShape(
         kind=KINDS[kind],
         extent=extent,
-        rotation=round(float(rotation), digits) if turns and parse_degrees(rotation) else 0.0,
-        **marks,
+        rotation=round(float(rotation), decimals) if is_rotated else 0.0,
+        **fields,
     )
 
 
-def _rounded(values: Iterable[float], digits: int) -> tuple[float, ...]:
-    return tuple(round(float(value), digits) for value in values)
+def _round(values: Iterable[float], decimals: int) -> tuple[float, ...]:
+    return tuple(round(float(value), decimals) for value in values)
 
 
-def _attributes(attributes: Iterable[Any]) -> Attributes:
-    return tuple((one.name, str(one.value)) for one in attributes)
+def _to_texts(attributes: Iterable[Any]) -> Attributes:
+    return tuple((attribute.name, str(attribute.value)) for attribute in attributes)
 
 
-def _mask_corners(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
-    """What the pixels of a mask enclose; its extent where it has none."""
+def _enclose_mask(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
+    """Return the box that encloses the pixels of a mask, or its extent if it is empty."""
     left, top = (int(value) for value in extent[:2])
-    corners = enclose_pixels(_pixels_of_extent(runs, extent))
+    corners = enclose_pixels(_decode_extent(runs, extent))
     if corners is None:
         return extent
     return left + corners[0], top + corners[1], left + corners[2], top + corners[3]
 
 
 def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
-    """The pixels of a shape, bool of shape (height, width); what is outside is cut off.
-
-    Raises:
-        TfodError: there are more than any frame has.
-    """
+    """Return the pixels of a shape within the image, bool of shape (height, width)."""
     _require_drawable(size)
     if shape.kind == MASK:
         return decode_runs(shape.runs, shape.extent, size)
@@ -239,19 +228,19 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
 
 
 def decode_runs(runs: Runs, extent: PixelBox, size: tuple[int, int]) -> np.ndarray:
-    """A mask from CVAT's runs: row by row in its extent, so many pixels outside, inside, …
+    """Decode the pixels of a mask within the image, bool of shape (height, width).
 
     Args:
-        runs: as many pixels in all as the extent has.
+        runs: CVAT's run lengths, row by row in the extent: outside, inside, outside, …
         extent: left, top, right, bottom, half-open.
-        size: height and width of the image; what lies outside of it is cut off.
+        size: height and width of the image.
 
     Raises:
-        TfodError: there are more pixels than any frame has.
+        TfodError: the size is too large for a frame.
     """
     _require_drawable(size)
     left, top, right, bottom = (int(value) for value in extent)
-    part = _pixels_of_extent(runs, extent)
+    part = _decode_extent(runs, extent)
     height, width = size
     mask = np.zeros(size, bool)
     rows = slice(max(top, 0), min(bottom, height))
@@ -264,19 +253,19 @@ def decode_runs(runs: Runs, extent: PixelBox, size: tuple[int, int]) -> np.ndarr
     return mask
 
 
-def _pixels_of_extent(runs: Runs, extent: PixelBox) -> np.ndarray:
+def _decode_extent(runs: Runs, extent: PixelBox) -> np.ndarray:
     left, top, right, bottom = (int(value) for value in extent)
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(bottom - top, right - left)
 
 
 def _require_drawable(size: tuple[int, int]) -> None:
     height, width = size
-    if height * width > MOST_PIXELS:
+    if height * width > MAX_PIXELS:
         raise TfodError(f"a frame of {width}x{height} is too large for masks; correct its size")
 
 
 def encode_runs(mask: np.ndarray) -> tuple[list[int], PixelBox] | None:
-    """CVAT's runs of a mask and their extent, half-open; None where the mask is empty."""
+    """Return CVAT's run lengths of a mask and their half-open extent; None for an empty mask."""
     corners = enclose_pixels(mask)
     if corners is None:
         return None

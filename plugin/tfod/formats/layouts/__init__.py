@@ -1,1 +1,1 @@
-"""Shards of other layouts than the OD API's, as `convert` and Datumaro's exporters write them."""
+"""Writers of shards in other layouts, for ``convert`` and for Datumaro's exporters."""

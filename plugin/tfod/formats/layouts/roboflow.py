@@ -1,6 +1,6 @@
-"""Shards as Roboflow exports them: ``train/ valid/ test/``, each with its label map.
+"""Shards as exported by Roboflow: ``train/ valid/ test/``, each with its label map.
 
-The layout is read off Roboflow's exports of 2020 to 2024.
+The layout is derived from Roboflow's exports of 2020 to 2024.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tfod.tfrecord.writer import ShardLayout
 from tfod.version import __version__
 
 DEFAULT_NAME = "Objects"
-"""Roboflow's name for the annotations of a project without a name for them."""
+"""Roboflow's default name for the annotations of a project."""
 _FOLDERS = {"val": "valid", "validation": "valid"}
 
 
-def folder_of(subset: str, others: Iterable[str] = ()) -> str:
-    """Return the name of a subset's folder.
+def get_subset_folder(subset: str, existing: Iterable[str] = ()) -> str:
+    """Return the name of the folder of a subset.
 
     Raises:
-        TfodError: another subset, which is written already, has taken it.
+        TfodError: an existing subset has the same folder.
     """
     folder = _FOLDERS.get(subset, to_stem(subset))
-    for other in others:
-        if other != subset and folder_of(other) == folder:
+    for other in existing:
+        if other != subset and get_subset_folder(other) == folder:
             raise TfodError(
                 f"the subsets {other!r} and {subset!r} would both be written to {folder}/; "
                 "rename one of them"
@@ -46,11 +46,11 @@ def folder_of(subset: str, others: Iterable[str] = ()) -> str:
     return folder
 
 
-def texts_beside(
+def make_text_files(
     label_map: LabelMap, subsets: Iterable[str], name: str = DEFAULT_NAME
 ) -> dict[str, str]:
-    """Return the note that says what an export is, and each subset's label map, by path."""
-    spelt = "".join(  # four spaces, double quotes, commas, display names
+    """Return Roboflow's note about the export and the label map of each subset, by path."""
+    label_map_text = "".join(  # four spaces, double quotes, commas, display names
         f"item {{\n    name: {quote(item.class_name)},\n    id: {item.id},\n"
         f"    display_name: {quote(item.display_name or item.class_name)}\n}}\n"
         for item in label_map.items
@@ -60,12 +60,12 @@ def texts_beside(
         "Roboflow has not made these files.\n"
     )
     file = to_stem(name) + "_label_map.pbtxt"
-    label_maps = {os.path.join(folder_of(subset), file): spelt for subset in subsets}
-    return {ROBOFLOW_NOTE: note, **label_maps}
+    paths = [os.path.join(get_subset_folder(subset), file) for subset in subsets]
+    return {ROBOFLOW_NOTE: note, **dict.fromkeys(paths, label_map_text)}
 
 
 def encode(detection: Detection) -> bytes:
-    """Write an image with the eleven keys of Roboflow's records, in alphabetical order."""
+    """Encode an image with the eleven keys of Roboflow's records, in alphabetical order."""
     features = {
         keys.ENCODED: bytes_feature([bytes(detection.encoded or b"")]),
         keys.FILENAME: bytes_feature([(detection.filename or "").encode()]),
@@ -81,23 +81,24 @@ def encode(detection: Detection) -> bytes:
 
 
 class Writer(shards.Writer):
-    """Writes one shard of each subset, with its label map, into a folder."""
+    """Writes one shard per subset, with its label map, into a folder."""
 
     LAYOUT = "roboflow"
 
     def begin(self, subset: str) -> None:
-        name = os.path.join(folder_of(subset, self._writers), DEFAULT_NAME + SHARD_EXTENSIONS[0])
-        self._writers[subset] = self._output.add_subset(subset, ShardLayout(), lambda _: [name])
+        folder = get_subset_folder(subset, self._writers)
+        path = os.path.join(folder, DEFAULT_NAME + SHARD_EXTENSIONS[0])
+        self._writers[subset] = self._output.add_subset(subset, ShardLayout(), lambda _: [path])
 
-    def _records(self, subset: str, one: Detection, payload: bytes) -> Iterable[bytes]:
-        return (encode(one),)
+    def _encode(self, subset: str, detection: Detection, payload: bytes) -> Iterable[bytes]:
+        return (encode(detection),)
 
     def _add_label_map(self, name: str, content: bytes) -> None:
-        """Leave it to :meth:`finish`, which writes one into each folder."""
+        """Do nothing: :meth:`finish` writes a label map into each folder."""
 
     def finish(self, label_map: LabelMap) -> None:
-        texts = texts_beside(label_map, self._writers)
-        for name, text in texts.items():
+        text_files = make_text_files(label_map, self._writers)
+        for name, text in text_files.items():
             self._output.add_text(name, text.encode())
-        self.label_map_file = [*texts][-1]
+        self.label_map_file = [*text_files][-1]
         super().finish(label_map)

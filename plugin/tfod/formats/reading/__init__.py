@@ -1,1 +1,1 @@
-"""What readers of annotations share: documents, images by the names in them, and objects."""
+"""Parts that readers of annotations share: documents, archives, image files and objects."""

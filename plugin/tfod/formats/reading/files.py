@@ -1,11 +1,11 @@
-"""The images that documents name: one way to find them, whatever the format, and what they are.
+"""Image files: how annotations of all formats find them, and the EXIF orientation they have.
 
-Names in documents are those of another machine or another folder, with either slash, without their
-extension, with another one, or in another form of Unicode. Image files are known by their bytes.
+Annotations often contain names from another machine, with a different folder, slash, extension or
+form of Unicode. Image files are recognized by their bytes.
 
-Tools show a photo as its EXIF orientation says, or as its pixels are stored. The size that the
-annotation gives tells the two apart where the image is turned by a quarter and is not square
-(tensorflow#49834, labelImg#376); else it was drawn upright, as every tool of today shows it.
+Tools show a photo either by its EXIF orientation or as its pixels are stored. The annotated size
+tells the two apart if the image is rotated by 90 degrees and is not square (tensorflow#49834,
+labelImg#376). Otherwise the photo was annotated upright, as all current tools show it.
 """
 
 from __future__ import annotations
@@ -33,54 +33,54 @@ from tfod.detection.images.image import (
 )
 from tfod.errors import TfodError
 from tfod.formats.options import ConversionProblems, Options, Refusal
-from tfod.tfrecord.image_names import names_in_folder, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import list_names, safe_relative_path, split_extension
 
 _MISSING = Refusal(
     "images that are missing",
-    "put them there, name their folder with --images, or write the annotations alone with "
-    "--no-images",
+    "add the images, pass their folder with --images, or write the annotations without images "
+    "with --no-images",
 )
 _AMBIGUOUS = Refusal(
-    "names that several images have",
+    "image names that match several files",
     "write the whole name with its extension into the annotations, or move the other images away",
 )
-_TWICE = "images that several annotations have, a record for each"
-_LONGEST_PACKED = 256 << 20
-_SIGNATURE = 16
-_MOST_PARTS = 16  # of a name, that are looked for alone
+_REPEATED = "images with several annotations, written as one record per annotation"
+_MAX_UNPACKED_BYTES = 256 << 20
+_SIGNATURE_BYTES = 16
+_MAX_PARTS = 16  # number of trailing parts of a path to search for
 
 
-def files_below(folder: str, extensions: Collection[str] | None) -> Iterator[str]:
-    """Paths of the files in a folder and all below it with such lowercase extensions, in order.
+def walk_files(folder: str, extensions: Collection[str] | None) -> Iterator[str]:
+    """Yield the paths of all files in a folder and its subfolders with these lowercase extensions.
 
-    None is any extension. What is hidden is left out; linked folders are followed, but for those
-    that lead back to one that they are in.
+    None stands for any extension. Hidden files and folders are skipped. Links to folders are
+    followed, unless they lead back to a parent folder.
     """
-    around = {folder: frozenset({os.path.realpath(folder)})}
-    for where, folders, names in os.walk(folder, followlinks=True):
-        above = around.pop(where)
-        reals = {one: os.path.realpath(os.path.join(where, one)) for one in sorted(folders)}
-        folders[:] = [one for one, real in reals.items() if one[0] != "." and real not in above]
-        around |= {os.path.join(where, one): above | {reals[one]} for one in folders}
+    parents_by_folder = {folder: frozenset({os.path.realpath(folder)})}
+    for current, folders, names in os.walk(folder, followlinks=True):
+        parents = parents_by_folder.pop(current)
+        targets = {name: os.path.realpath(os.path.join(current, name)) for name in sorted(folders)}
+        folders[:] = [x for x, target in targets.items() if x[0] != "." and target not in parents]
+        for name in folders:
+            parents_by_folder[os.path.join(current, name)] = parents | {targets[name]}
         for name in sorted(names):
-            path = os.path.join(where, name)
+            path = os.path.join(current, name)
             extension = os.path.splitext(name)[1].lower()
-            is_wanted = name[0] != "." and (extensions is None or extension in extensions)
-            # No pipe; of a link that leads nowhere the reader says that it cannot be read.
-            if is_wanted and (os.path.isfile(path) or os.path.islink(path)):
+            is_selected = name[0] != "." and (extensions is None or extension in extensions)
+            # Skips pipes. A broken link is yielded, so that reading it reports an error.
+            if is_selected and (os.path.isfile(path) or os.path.islink(path)):
                 yield path
 
 
-def ends_of(path: str) -> list[str]:
-    """A path with slashes, then its last parts, the longest first."""
-    parts = path.split("/")[-_MOST_PARTS:]
+def list_suffixes(path: str) -> list[str]:
+    """Return a path with forward slashes, followed by its shorter suffixes, the longest first."""
+    parts = path.split("/")[-_MAX_PARTS:]
     return [path, *("/".join(parts[start:]) for start in range(1, len(parts)))]
 
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image file: its name in its dataset, a safe relative path; its bytes, and what these say
-    of stored size and EXIF orientation."""
+    """An image file: its safe relative name, bytes, stored size and EXIF orientation."""
 
     name: str
     data: bytes
@@ -90,7 +90,7 @@ class ImageFile:
 
 
 class _Listing(NamedTuple):
-    """The names of all files in a folder: by themselves, and by their stems unless hidden.
+    """The files in a folder, by name, and without hidden files by stem.
 
     Keys are in Unicode's composed form.
     """
@@ -103,33 +103,34 @@ class _Listing(NamedTuple):
         stems: dict[str, list[str]] = {}
         for name in sorted(names):
             if name[0] != ".":
-                stems.setdefault(_composed(os.path.splitext(name)[0]), []).append(name)
-        composed = {_composed(name): name for name in names}
+                stems.setdefault(_compose(os.path.splitext(name)[0]), []).append(name)
+        composed = {_compose(name): name for name in names}
         return cls({**composed, **dict(zip(names, names, strict=True))}, stems)
 
 
-def _composed(text: str) -> str:
+def _compose(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
 def may_read(path: str, root: str | None) -> bool:
-    """Whether a path may be read: with a root only inside it, and not through symbolic links."""
+    """Return whether a path is inside the root, if any, without passing through a symbolic link."""
     if root is None:
         return True
-    top = os.path.realpath(root)
-    return os.path.realpath(path) in (os.path.join(top, os.path.relpath(path, root)), top)
+    real_root = os.path.realpath(root)
+    allowed = os.path.join(real_root, os.path.relpath(path, root)), real_root
+    return os.path.realpath(path) in allowed
 
 
 class ImageFiles:
-    """Finds images by the names that documents give them.
+    """Finds image files by the names in annotations.
 
-    A whole path is taken if it exists. Else a name is looked for in each folder as it is and by its
-    stem alone, then so by its last parts, with either slash in it.
+    A complete path is used if it exists. Otherwise the name is searched in each folder, also
+    without its extension, and then each of its suffixes.
 
     Args:
-        folders: where to look, in this order; within a zip the folders of it.
-        archive: the zip that the images are in.
-        root: folder of an unpacked archive; files outside it, and links, are not read.
+        folders: folders to search, in this order; inside the archive, if any.
+        archive: zip with the images.
+        root: folder of an unpacked archive; files outside it and symbolic links are not read.
     """
 
     def __init__(
@@ -141,255 +142,251 @@ class ImageFiles:
         self._folders = list(dict.fromkeys(folders))
         self._archive = archive
         self._root = root
-        self._listed: dict[str, _Listing] = {}
-        self._found: set[str] = set()
+        self._listings: dict[str, _Listing] = {}
+        self._read_paths: set[str] = set()
         if archive is not None:
-            packed: dict[str, list[str]] = {}
-            for above, name in map(posixpath.split, archive.namelist()):
+            entries: dict[str, list[str]] = {}
+            for folder, name in map(posixpath.split, archive.namelist()):
                 if name:
-                    packed.setdefault(above, []).append(name)
-            self._listed = {folder: _Listing.of(names) for folder, names in packed.items()}
+                    entries.setdefault(folder, []).append(name)
+            self._listings = {folder: _Listing.of(names) for folder, names in entries.items()}
 
     @functools.cached_property
     def _first_parts(self) -> frozenset[str]:
-        """First parts of names, with and without extension; no other name needs a look."""
-        names = {_composed(x) for folder in self._folders for x in names_in_folder(folder or ".")}
+        """Names in the folders, with and without extension, to skip other names quickly."""
+        names = {_compose(x) for folder in self._folders for x in list_names(folder or ".")}
         return frozenset(names | {os.path.splitext(name)[0] for name in names})
 
     def find(
-        self, names: Sequence[str], where: str, problems: ConversionProblems
+        self, names: Sequence[str], location: str, problems: ConversionProblems
     ) -> tuple[str, str] | None:
-        """Path and name of the first of some names that there is an image of; None for none.
+        """Return path and name of the first image that exists, or None.
 
-        Several of a stem are a refusal, of which the first is returned.
+        If a name matches several images, the first is returned and a refusal is counted.
         """
-        for given in filter(None, dict.fromkeys(names)):
-            has_folder = "/" in given or "\\" in given
-            if has_folder and (existing := self._existing(given.replace("\\", "/"))):
+        for name in filter(None, dict.fromkeys(names)):
+            has_folder = "/" in name or "\\" in name
+            if has_folder and (existing := self._find_path(name.replace("\\", "/"))):
                 return existing
-            for inside in ends_of(_relative(given)) if has_folder else [given]:
-                first = _composed(inside.partition("/")[0])
-                is_new = self._first_parts.isdisjoint((first, split_extension(first)[0]))
-                for folder in self._folders if self._archive or not is_new else ():
-                    found = self._find(folder, inside)
-                    if len(found) > 1:
-                        problems.add(_AMBIGUOUS, f"{where}: {', '.join(found)}")
-                    if found:
-                        return _joined(folder, found[0]), found[0]
+            for suffix in list_suffixes(_to_relative(name)) if has_folder else [name]:
+                first = _compose(suffix.partition("/")[0])
+                is_absent = self._first_parts.isdisjoint((first, split_extension(first)[0]))
+                for folder in self._folders if self._archive or not is_absent else ():
+                    matches = self._find_in_folder(folder, suffix)
+                    if len(matches) > 1:
+                        problems.add(_AMBIGUOUS, f"{location}: {', '.join(matches)}")
+                    if matches:
+                        return _join(folder, matches[0]), matches[0]
         return None
 
-    def _existing(self, given: str) -> tuple[str, str] | None:
-        """Path and name of a file that a document has the whole path of, or one with ``..``."""
-        if self._archive is None and (os.path.isabs(given) or ".." in given):
-            for path in (os.path.normpath(os.path.join(one, given)) for one in self._folders):
+    def _find_path(self, annotated: str) -> tuple[str, str] | None:
+        """Return path and name of a file by its absolute path, or by one with ``..``."""
+        if self._archive is None and (os.path.isabs(annotated) or ".." in annotated):
+            for folder in self._folders:
+                path = os.path.normpath(os.path.join(folder, annotated))
                 if os.path.isfile(path) and may_read(path, self._root):
-                    inside = (os.path.relpath(path, one) for one in self._folders)
-                    name = next((one for one in inside if one[:2] != ".."), _relative(given))
-                    return path, name.replace(os.sep, "/")
+                    relative = (os.path.relpath(path, parent) for parent in self._folders)
+                    inside = (name for name in relative if name[:2] != "..")
+                    return path, next(inside, _to_relative(annotated)).replace(os.sep, "/")
         return None
 
     def read(
-        self, names: Sequence[str], where: str, problems: ConversionProblems, is_needed: bool = True
+        self, names: Sequence[str], location: str, problems: ConversionProblems, needed: bool = True
     ) -> ImageFile | None:
-        """Find and read an image that a document names; None where there is none.
+        """Find and read an image, or return None if it is missing.
 
-        This is counted where the image itself is needed, and not only its size.
+        A missing image is a problem if it is ``needed`` for more than its size.
 
         Raises:
-            TfodError: it cannot be read, or is no image.
+            TfodError: the file cannot be read, or is not an image.
         """
-        found = self.find(names, where, problems)
-        if found is None:
-            if is_needed:
-                looked_for = os.path.normpath(os.path.join(self._folders[0], names[0]))
-                problems.add(_MISSING, f"{looked_for}, of {where}")
+        match = self.find(names, location, problems)
+        if match is None:
+            if needed:
+                expected = os.path.normpath(os.path.join(self._folders[0], names[0]))
+                problems.add(_MISSING, f"{expected}, of {location}")
             return None
-        path, name = found
-        if path in self._found:
-            problems.add(_TWICE, f"{where}: {name}")
-        self._found.add(path)
-        data = self.content(path, where)
+        path, name = match
+        if path in self._read_paths:
+            problems.add(_REPEATED, f"{location}: {name}")
+        self._read_paths.add(path)
+        data = self.read_bytes(path, location)
         header = read_image_header(data, 0, len(data))
         if header is None or not header.height or not header.width:
             raise TfodError(
-                f"{where}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
+                f"{location}: {path} is not a readable image (JPEG, PNG, GIF, BMP, TIFF, WebP)"
             )
         if not header.complete:
-            problems.add("images that are cut short", path)
-        size = header.height, header.width
-        return ImageFile(name, data, *size, header.orientation)
+            problems.add("truncated images", path)
+        return ImageFile(name, data, header.height, header.width, header.orientation)
 
-    def content(self, path: str, where: str) -> bytes:
-        """The bytes of an image that was found.
-
-        Raises:
-            TfodError: it cannot be read.
-        """
+    def read_bytes(self, path: str, location: str) -> bytes:
+        """Return the bytes of an image file; raises TfodError if it cannot be read."""
         try:
             if self._archive is None:
                 with open(path, "rb") as file:
                     return file.read()
             entry = self._archive.getinfo(path)
-            if entry.file_size > _LONGEST_PACKED:
-                most = _LONGEST_PACKED >> 20
-                raise TfodError(f"{where}: image {path!r:.81} is longer than {most} MiB")
-            return self._archive.read(entry)  # as many bytes as that, whatever is packed
+            if entry.file_size > _MAX_UNPACKED_BYTES:
+                limit = _MAX_UNPACKED_BYTES >> 20
+                raise TfodError(f"{location}: image {path!r:.81} is longer than {limit} MiB")
+            return self._archive.read(entry)  # never reads more than file_size
         except OSError as error:
             reason = error.strerror or error
-            raise TfodError(f"{where}: the image {path} cannot be read ({reason})") from None
+            raise TfodError(f"{location}: image {path} cannot be read ({reason})") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise TfodError(
-                f"{where}: image {path!r:.81} cannot be unpacked ({error}); pack it again"
+                f"{location}: image {path!r:.81} cannot be unpacked ({error}); pack it again"
             ) from None
 
-    def _find(self, folder: str, inside: str) -> list[str]:
-        """Names in a folder that a name may be, whatever form of Unicode it has."""
-        forms = [inside]
-        if not inside.isascii():
-            forms += (unicodedata.normalize(form, inside) for form in ("NFC", "NFD"))
-        for above, own in map(posixpath.split, dict.fromkeys(forms)):
-            names = self._names(_joined(folder, above) if above else folder, own)
-            if paths := [posixpath.join(above, name) for name in names]:
+    def _find_in_folder(self, folder: str, relative: str) -> list[str]:
+        """Return the names in a folder that match a relative path in any form of Unicode."""
+        forms = [relative]
+        if not relative.isascii():
+            forms += (unicodedata.normalize(form, relative) for form in ("NFC", "NFD"))
+        for parent, name in map(posixpath.split, dict.fromkeys(forms)):
+            names = self._match(_join(folder, parent) if parent else folder, name)
+            if paths := [posixpath.join(parent, match) for match in names]:
                 return paths
         return []
 
-    def _names(self, folder: str, own: str) -> Sequence[str]:
-        listing = self._listing(folder)
-        if name := listing.names.get(own) or listing.names.get(_composed(own)):
-            return [name]
+    def _match(self, folder: str, name: str) -> Sequence[str]:
+        listing = self._list(folder)
+        if existing := listing.names.get(name) or listing.names.get(_compose(name)):
+            return [existing]
 
-        def images(stem: str) -> Sequence[str]:
-            names = listing.stems.get(_composed(stem), ())
-            known = [x for x in names if os.path.splitext(x)[1].lower() in FORMAT_OF_EXTENSION]
-            return known or [name for name in names if is_image_file(_joined(folder, name))]
+        def match_stem(stem: str) -> Sequence[str]:
+            names = listing.stems.get(_compose(stem), ())
+            images = [x for x in names if os.path.splitext(x)[1].lower() in FORMAT_OF_EXTENSION]
+            return images or [x for x in names if is_image_file(_join(folder, x))]
 
-        # A stem may have dots: frame.000123 and a.v2 are some without an extension.
-        stem, extension = split_extension(own)
+        # A name without an extension may contain dots, such as frame.000123 or a.v2.
+        stem, extension = split_extension(name)
         is_image = extension.lower() in FORMAT_OF_EXTENSION
-        return (is_image and images(stem)) or images(own) or images(stem)
+        return (is_image and match_stem(stem)) or match_stem(name) or match_stem(stem)
 
-    def _listing(self, folder: str) -> _Listing:
-        if folder not in self._listed:
+    def _list(self, folder: str) -> _Listing:
+        if folder not in self._listings:
             names: list[str] = []
             if self._archive is None and os.path.isdir(folder or "."):
                 with os.scandir(folder or ".") as entries:
                     files = filter(os.DirEntry.is_file, entries)
-                    names = [one.name for one in files if may_read(one.path, self._root)]
-            self._listed[folder] = _Listing.of(names)
-        return self._listed[folder]
+                    names = [entry.name for entry in files if may_read(entry.path, self._root)]
+            self._listings[folder] = _Listing.of(names)
+        return self._listings[folder]
 
 
-def images_beside(folder: str, subset: str) -> ImageFiles:
-    """Find the images of annotation-only shards: next to the shard, and in ``images``."""
-    images = [os.path.join(one, "images") for one in (folder, os.path.dirname(folder))]
+def locate_shard_images(folder: str, subset: str) -> ImageFiles:
+    """Return a finder for images of shards without images: in the folder and in ``images``."""
+    image_folders = [os.path.join(x, "images") for x in (folder, os.path.dirname(folder))]
     return ImageFiles(
-        [folder, *(path for one in images for path in (one, os.path.join(one, subset)))]
+        [folder, *(path for x in image_folders for path in (x, os.path.join(x, subset)))]
     )
 
 
-def _relative(path: str) -> str:
-    """A path of any system as a safe relative one; of an absolute one without its root."""
+def _to_relative(path: str) -> str:
+    """Convert a path of any system to a safe relative path, without its root or drive."""
     return safe_relative_path(ntpath.splitdrive(path)[1].lstrip("/\\"))
 
 
 def is_image_file(path: str) -> bool:
-    """Whether a file has the bytes of an image, whatever its name."""
+    """Return whether the file is an image according to its first bytes."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
-        return sniff_format(file.read(_SIGNATURE)) is not None
+        return sniff_format(file.read(_SIGNATURE_BYTES)) is not None
     return False
 
 
-def _joined(folder: str, inside: str) -> str:
-    return os.path.join(folder, *inside.split("/")) if folder else inside
+def _join(folder: str, relative: str) -> str:
+    return os.path.join(folder, *relative.split("/")) if folder else relative
 
 
-# Where it was annotated
+# Orientation
 
 
 Size: TypeAlias = "tuple[int, int]"
 """Height and width in pixels."""
 AnnotatedSize: TypeAlias = "tuple[int | None, int | None]"
-"""Height and width that an annotation gives; None where it does not."""
+"""Height and width in an annotation; None if missing."""
 
-TURNED = "images turned as their EXIF orientation shows them, and stored without it"
-_TURNED_BACK = "images whose boxes were drawn as EXIF shows them, put on the stored pixels"
-TAKEN_UPRIGHT = (
-    "images with an EXIF orientation whose sizes do not tell how they were shown, taken as "
+ROTATED_BY_EXIF = "images rotated by their EXIF orientation and stored without it"
+_BOXES_ROTATED = "images whose boxes were drawn on the rotated image, moved to the stored pixels"
+ASSUMED_UPRIGHT = (
+    "images with an EXIF orientation whose size does not tell how they were shown, assumed to be "
     "annotated upright"
 )
-_EXCHANGED = Refusal(
-    "images whose annotation exchanges their height and width, and no EXIF orientation says how "
-    "they were turned",
+_SWAPPED = Refusal(
+    "images whose annotated height and width are swapped, without an EXIF orientation that "
+    "explains it",
     "export images and annotations together again, or correct the sizes",
 )
-OTHER_SIZE = (
-    "images of another size than their annotation says; their boxes are divided by the annotation's"
+SIZE_MISMATCH = (
+    "images whose size differs from the annotation; boxes were normalized by the annotated size"
 )
 
 
 class Frame(NamedTuple):
-    """The image as it was annotated.
+    """The frame in which an image was annotated.
 
     Attributes:
-        size: height and width that boxes in pixels are divided by; None where nothing says it.
-        own: the image's size in this frame, by its header.
-        orientation: EXIF's, of the file.
-        is_upright: whether it was annotated as that shows it.
+        size: height and width to divide boxes in pixels by; None if unknown.
+        image_size: size in the image header, rotated if the image was shown rotated.
+        orientation: EXIF orientation of the file.
+        is_upright: whether the image was shown rotated by its EXIF orientation.
     """
 
     size: Size | None
-    own: Size | None
+    image_size: Size | None
     orientation: int = UPRIGHT
     is_upright: bool = True
 
 
-def frame_of(
+def find_frame(
     image: ImageFile | None,
     annotated: AnnotatedSize,
     has_objects: bool,
-    where: str,
+    location: str,
     problems: ConversionProblems,
 ) -> Frame:
-    """Find out in which frame an image was annotated; what contradicts itself is refused.
+    """Find out how an image was shown to annotators; sizes that contradict it are refused.
 
-    Of an image without objects nothing has to be found out. A size that lacks a side says nothing.
+    Images without objects are not checked. A size without a height or width is ignored.
     """
     height, width = annotated
-    known = (height, width) if height and width else None
+    size = (height, width) if height and width else None
     if image is None:
-        return Frame(known, known)
-    stored, turn = (image.height, image.width), image.orientation
-    shown = stored[::-1] if turn >= FIRST_TRANSPOSED else stored
-    is_upright = known == shown or known != stored
-    if has_objects and known == stored[::-1] != shown:
-        problems.add(_EXCHANGED, f"{where}: {format_size(known)}, the file {format_size(stored)}")
-    elif has_objects and turn != UPRIGHT and is_upright and not known == shown != stored:
-        problems.add(TAKEN_UPRIGHT, f"{where}: orientation {turn}, {format_size(stored)}")
-    own = shown if is_upright else stored
-    return Frame((known if has_objects else None) or own, own, turn, is_upright)
+        return Frame(size, size)
+    stored, orientation = (image.height, image.width), image.orientation
+    rotated = stored[::-1] if orientation >= FIRST_TRANSPOSED else stored
+    is_upright = size == rotated or size != stored
+    if has_objects and size == stored[::-1] != rotated:
+        problems.add(_SWAPPED, f"{location}: {format_size(size)}, the file {format_size(stored)}")
+    elif has_objects and orientation != UPRIGHT and is_upright and not size == rotated != stored:
+        problems.add(
+            ASSUMED_UPRIGHT, f"{location}: orientation {orientation}, {format_size(stored)}"
+        )
+    shown = rotated if is_upright else stored
+    return Frame((size if has_objects else None) or shown, shown, orientation, is_upright)
 
 
 def format_size(size: Size) -> str:
-    """A size as messages have it: width first."""
+    """Format a size for messages, width first."""
     return f"{size[1]}x{size[0]}"
 
 
 def to_output_frame(
-    one: Detection, frame: Frame, options: Options, problems: ConversionProblems
+    detection: Detection, frame: Frame, options: Options, problems: ConversionProblems
 ) -> Detection:
-    """A Detection in the frame that is written, from that in which it was annotated.
-
-    Raises:
-        TfodError: its image cannot be turned.
-    """
-    turn = frame.orientation
-    if turn == UPRIGHT:
-        return one
+    """Convert a Detection to the frame to write; raises TfodError if its image is damaged."""
+    orientation = frame.orientation
+    if orientation == UPRIGHT:
+        return detection
     if frame.is_upright != options.upright:
-        one = unrotate(one, turn if frame.is_upright else invert_orientation(turn))
+        change = orientation if frame.is_upright else invert_orientation(orientation)
+        detection = unrotate(detection, change)
+    location = f"{detection.filename}: orientation {orientation}"
     if options.upright:
-        problems.add(TURNED, f"{one.filename}: orientation {turn}")
-        return rotate_pixels(one) if one.encoded else one
-    if frame.is_upright and len(one.boxes):
-        problems.add(_TURNED_BACK, f"{one.filename}: orientation {turn}")
-    return one
+        problems.add(ROTATED_BY_EXIF, location)
+        return rotate_pixels(detection) if detection.encoded else detection
+    if frame.is_upright and len(detection.boxes):
+        problems.add(_BOXES_ROTATED, location)
+    return detection

@@ -1,4 +1,4 @@
-"""Records that hold one object each: those of one image become one image again."""
+"""Shards with one record per object: records of the same image are joined."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet
 
 _OTHER_IMAGES = (
-    "records with another image than an earlier record of the same image number, whose image was "
-    "taken"
+    "records whose image differs from an earlier record with the same image id; the earlier image "
+    "was used"
 )
 
 
 class ImagesOfRecords:
-    """The images of a subset whose records share an image number, wherever the records are.
+    """The images of a subset whose records share an image id. The records may be in any order.
 
-    The objects are read once before the images, without their bytes: some 600 bytes per object.
+    The objects are read in advance without their images, which takes some 600 bytes per object.
     """
 
     def __init__(self, shard_set: ShardSet, shards: ReadableShards) -> None:
@@ -36,53 +36,52 @@ class ImagesOfRecords:
         self._lengths: dict[int | str, int] = {}
 
     @cached_property
-    def _objects(self) -> dict[int | str, list[Detection]]:
-        """The records of each image, without the image."""
-        objects = defaultdict[int | str, list[Detection]](list)
+    def _records_by_image(self) -> dict[int | str, list[Detection]]:
+        records_by_image = defaultdict[int | str, list[Detection]](list)
         for path in self._shard_set.paths:
             mapping = self._shards.field_mapping(path)
             for records in read_record_batches(path):
-                found = Detections(ExampleBatch.of(records), mapping)
-                for image_id, record in zip(found.image_ids, found, strict=True):
+                detections = Detections(ExampleBatch.of(records), mapping)
+                for image_id, record in zip(detections.image_ids, detections, strict=True):
                     if image_id is not None:
-                        objects[image_id].append(replace(record, encoded=None))
-        return objects
+                        records_by_image[image_id].append(replace(record, encoded=None))
+        return records_by_image
 
-    def join(self, found: Detections, problems: ConversionProblems) -> list[Detection]:
+    def join(self, detections: Detections, problems: ConversionProblems) -> list[Detection]:
         """Return the images whose first record is in a batch, with the objects of all records."""
         images = []
-        for image_id, record in zip(found.image_ids, found, strict=True):
+        for image_id, record in zip(detections.image_ids, detections, strict=True):
             length = len(record.encoded or b"")
             if image_id is None:
                 images.append(record)
             elif image_id not in self._lengths:
                 self._lengths[image_id] = length
-                images.append(_joined(record, self._objects[image_id]))
+                images.append(_join_records(record, self._records_by_image[image_id]))
             elif self._lengths[image_id] != length:
                 problems.add(_OTHER_IMAGES, f"image {image_id}")
         return images
 
 
-def _joined(first: Detection, records: Sequence[Detection]) -> Detection:
+def _join_records(first: Detection, records: Sequence[Detection]) -> Detection:
     if len(records) == 1:
         return first
     names = dict.fromkeys(name for record in records for name in record.attributes)
     return replace(
         first,
         boxes=np.concatenate([record.boxes for record in records]),
-        class_text=_values([record.class_text for record in records], records),
-        class_label=_values([record.class_label for record in records], records),
+        class_text=_join_values([record.class_text for record in records], records),
+        class_label=_join_values([record.class_label for record in records], records),
         attributes={
-            name: _values([record.attributes.get(name) for record in records], records) or []
+            name: _join_values([record.attributes.get(name) for record in records], records) or []
             for name in names
         },
     )
 
 
-def _values(
+def _join_values(
     lists: Sequence[Sequence[Any] | None], records: Sequence[Detection]
 ) -> list[Any] | None:
-    """The values of all objects, None for an object without one; None if no object has a value."""
+    """Return the values of all objects, or None if no object has a value."""
     if all(values is None for values in lists):
         return None
     return [

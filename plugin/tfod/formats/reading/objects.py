@@ -1,4 +1,7 @@
-"""Images with their objects: how they become records, whatever the format, and which boxes stay."""
+"""Conversion of annotated images of any format to records: class ids, boxes, masks and keypoints.
+
+Readers pass each object as an :class:`AnnotatedObject` to a :class:`DatasetBuilder`.
+"""
 
 from __future__ import annotations
 
@@ -31,45 +34,49 @@ from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import ConversionProblems, OddBoxes, Options, Refusal
 from tfod.formats.reading.files import (
-    OTHER_SIZE,
+    SIZE_MISMATCH,
     AnnotatedSize,
     Frame,
     ImageFiles,
     Size,
+    find_frame,
     format_size,
-    frame_of,
     to_output_frame,
 )
 from tfod.sources.label_map_search import find_folder_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
 _NO_SIZE = Refusal(
-    "images without a size in their annotations, which boxes in pixels need",
-    "write width and height there, or leave --no-images out",
+    "images without a size in their annotations, which is needed to normalize boxes in pixels",
+    "add width and height to the annotation, or omit --no-images to read them from the image",
 )
-_ROUNDING = 1e-5  # of the image's side: what float32 does
-_DECIMALS = 0.011  # pixels: x and width of two decimals, as COCO has them, add up to so much
+_FLOAT32_ERROR = 1e-5  # relative to the image side
+_DECIMAL_ERROR = 0.011  # pixels: the sum of x and width, each rounded to two decimals (COCO)
 
-_BATCH = 16  # images, whose bytes are held
+_BATCH_SIZE = 16  # images, whose bytes are kept in memory
 NORMALIZED = (1, 1)
-"""In place of a size: boxes are divided by it already."""
-_ORDER = "where many are, look whether xmin, ymin, xmax and ymax are mixed up; "
+"""The size to divide by for boxes that are already normalized."""
+_ORDER_HINT = "if there are many, check whether xmin, ymin, xmax and ymax are mixed up; "
 _FIX = "correct them"
-_CHOICE = ", or choose --odd-boxes clip or --odd-boxes drop"
-ROTATED = "rotated boxes, read as the boxes around them"
-_NOT_FINITE = "boxes with a number that is not finite"
+_CHOICES = ", or choose --odd-boxes clip or --odd-boxes drop"
+ROTATED = "rotated boxes, replaced by their enclosing boxes"
+_NOT_FINITE = "boxes with a coordinate that is not a finite number"
 _INVERTED = "boxes whose maximum is below their minimum"
-_FLAT = "boxes without width or height"
-_OUTSIDE = "boxes that reach outside their image"
-_LARGEST = float(np.finfo(np.float32).max)
-_LEAST_SIDE = float(np.finfo(np.float32).eps)
+_NO_AREA = "boxes without width or height"
+_OUTSIDE = "boxes that extend outside their image"
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+_MIN_SIDE = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
 class SourceClasses:
-    """A label map that has to have every class, what messages call it, and how it was read.
+    """The label map that gives the classes of a dataset their ids.
 
-    ``file`` is where the ids are from; '' for ids that were made.
+    Attributes:
+        label_map: the label map; it must contain every class of the dataset.
+        name: its name in messages.
+        notes: warnings from reading it.
+        file: the file with the ids; '' for a new label map.
     """
 
     label_map: LabelMap
@@ -77,15 +84,15 @@ class SourceClasses:
     notes: tuple[str, ...] = ()
     file: str = ""
 
-    def id_of(self, text: str, where: str) -> int:
-        """The id of a class; raises TfodError where the map lacks it."""
+    def get_id(self, text: str, location: str) -> int:
+        """Return the id of a class; raises TfodError if the label map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.fuzzy_names.find_nearest(text)
-            hint = f", did you mean {near!r:.81}? Correct it" if near else "; correct it"
+            hint = f". Did you mean {near!r:.81}? Correct it" if near else "; correct it"
             raise TfodError(
-                f"{where}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
-                "to the label map, or name another one with --label-map"
+                f"{location}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
+                "to the label map, or pass another one with --label-map"
             )
         return item.id
 
@@ -94,79 +101,81 @@ class SourceClasses:
         cls,
         options: Options,
         folder: str,
-        names: Callable[[], Iterable[str]],
+        class_names: Callable[[], Iterable[str]],
         origin: str,
         shipped: str = "",
     ) -> SourceClasses:
-        """The label map that was named, that lies in a folder, or that is made of names.
+        """Choose the label map: the requested one, the one in the folder, or a new one.
 
         Args:
-            options: name a label map, or the folder that was named.
-            folder: of the source, whose label map has the ids that classes once had.
-            names: of all classes, in their order.
-            origin: where these are from, for messages.
-            shipped: that is taken where it has every class.
+            options: options of the conversion, which may request a label map.
+            folder: folder of the source. Its label map is used if it has every class.
+            class_names: returns the names of all classes, in the order for a new label map.
+            origin: source of the names, for messages.
+            shipped: name of a shipped label map to use if it has every class.
 
         Raises:
-            LabelMapError: a file is no label map.
+            LabelMapError: a file is not a label map.
         """
-        if (named := options.label_map) is not None:
-            label_map, notes = load_label_map(named)
-            return cls(label_map, named, tuple(notes), named)
-        found = list(dict.fromkeys(names()))
-        beside, several = find_folder_label_map(folder or os.curdir, "")
-        if not beside and not several and options.source:
-            beside, several = find_folder_label_map(options.source, "")
-        unused = [f"several label maps are there, none was used: {', '.join(several)}"]
-        if beside is not None:
-            label_map, notes = read_label_map(beside)
-            lacking = [repr(one) for one in found if not label_map.find(one)]
-            if not lacking:
-                return cls(label_map, beside, tuple(notes), beside)
-            unused = [f"{beside} was not used: it lacks the classes {', '.join(lacking)}"]
-        unused *= bool(beside or several)
-        ready = load_shipped_label_map(shipped) if shipped else None
-        if ready and all(map(ready.find, found)):
-            return cls(ready, shipped, tuple(unused))
-        return cls(LabelMap.from_names(found), f"made from {origin}", tuple(unused))
+        if (requested := options.label_map) is not None:
+            label_map, notes = load_label_map(requested)
+            return cls(label_map, requested, tuple(notes), requested)
+        names = list(dict.fromkeys(class_names()))
+        nearest, several = find_folder_label_map(folder or os.curdir, "")
+        if not nearest and not several and options.source:
+            nearest, several = find_folder_label_map(options.source, "")
+        unused = []
+        if nearest is not None:
+            label_map, notes = read_label_map(nearest)
+            missing = [repr(name) for name in names if not label_map.find(name)]
+            if not missing:
+                return cls(label_map, nearest, tuple(notes), nearest)
+            unused = [f"{nearest} was not used: it lacks the classes {', '.join(missing)}"]
+        elif several:
+            unused = [f"the folder has several label maps; none was used: {', '.join(several)}"]
+        shipped_map = load_shipped_label_map(shipped) if shipped else None
+        if shipped_map and all(map(shipped_map.find, names)):
+            return cls(shipped_map, shipped, tuple(unused))
+        return cls(LabelMap.from_names(names), f"made from {origin}", tuple(unused))
 
 
 class AnnotatedObject(NamedTuple):
-    """An object as a document has it.
+    """An object as its annotation describes it.
 
     Attributes:
-        name: of its class.
-        box: xmin, ymin, xmax, ymax.
-        place: where it is written, for messages.
-        attributes: more values, by name.
-        points: its keypoints, x, y and visibility in each row, in the unit of the box; of all
-            objects of a dataset as many.
-        outline: what its mask is drawn of.
-        drawn: the box before it was rotated, if it was.
+        name: name of its class.
+        box: xmin, ymin, xmax and ymax, in pixels or normalized (``DatasetBuilder.is_normalized``).
+        location: where it is annotated, for messages.
+        attributes: other values by name.
+        points: keypoints as rows of x, y and visibility, in the unit of the box. All objects of a
+            dataset have the same number of keypoints.
+        outline: what ``DatasetBuilder.draw`` makes the mask from.
+        details: the box before rotation, if it is rotated.
     """
 
     name: str
     box: Sequence[float]
-    place: str
+    location: str
     attributes: Mapping[str, AttributeValue] = {}
     points: np.ndarray | None = None
     outline: Any = None
-    drawn: ShapeDetails = ShapeDetails()
+    details: ShapeDetails = ShapeDetails()
 
-    def enclosed(self, size: Size) -> AnnotatedObject:
-        """A rotated object with the box around what the image shows of it, and its outline."""
-        if self.drawn.box is None:
+    def enclose(self, size: Size) -> AnnotatedObject:
+        """Return a rotated object with its outline, and the box around its visible part."""
+        if self.details.box is None:
             return self
-        outline = box_outline(self.drawn.box, self.drawn.rotation)
-        return self._replace(box=enclose_visible(outline, size), outline=self.outline or [outline])
+        outline = box_outline(self.details.box, self.details.rotation)
+        box = enclose_visible(outline, size)
+        return self._replace(box=box, outline=self.outline or [outline])
 
 
-def rotated(
-    box: Sequence[float], rotation: object, place: str, problems: ConversionProblems
+def read_rotation(
+    box: Sequence[float], rotation: object, location: str, problems: ConversionProblems
 ) -> ShapeDetails:
-    """How a box was drawn that is rotated by some degrees, which is counted."""
+    """Return the shape of a box that is rotated by some degrees, and count it."""
     if degrees := parse_degrees(rotation):
-        problems.add(ROTATED, place)
+        problems.add(ROTATED, location)
         left, top, right, bottom = box
         return ShapeDetails((left, top, right, bottom), degrees)
     return ShapeDetails()
@@ -174,14 +183,14 @@ def rotated(
 
 @dataclass(frozen=True)
 class DatasetBuilder:
-    """A dataset while it is read.
+    """Builds the records of a dataset from its annotations.
 
     Attributes:
-        classes: that its objects have to be of.
-        options: what was asked for.
-        problems: where what does not fit is counted.
-        is_normalized: whether boxes and keypoints are not in pixels.
-        draw: makes the mask of each object, when it is known in which frame they were drawn.
+        classes: the label map that must contain every class.
+        options: options of the conversion.
+        problems: counts what cannot be converted.
+        is_normalized: whether boxes and keypoints are normalized instead of in pixels.
+        draw: makes the masks of objects, after the frame in which they were drawn is known.
     """
 
     classes: SourceClasses
@@ -190,84 +199,85 @@ class DatasetBuilder:
     is_normalized: bool = False
     draw: Callable[[Sequence[AnnotatedObject], Frame], Sequence[PngMask]] | None = None
 
-    def detection(
+    def build_detection(
         self,
         images: ImageFiles,
         names: Sequence[str],
-        annotated: AnnotatedSize,
+        annotated_size: AnnotatedSize,
         objects: Sequence[AnnotatedObject],
-        where: str,
+        location: str,
         *,
         source_id: str | None = None,
         point_count: int = 0,
         point_names: Sequence[str] = (),
     ) -> Detection | None:
-        """The record of an image, with its objects as far as their boxes can be written.
-
-        None where its image is missing, which is counted.
+        """Build the record of an image, with those objects whose boxes can be written.
 
         Args:
-            images: where it is looked for.
-            names: that the annotation has for it, the best first; this is also what the record
-                calls an image that is not read.
-            annotated: height and width as the annotation has them.
-            objects: what is on it.
-            where: the annotation, for messages.
-            source_id: as the format has it.
-            point_count: how many keypoints each object has.
-            point_names: what these are called, where that is known.
+            images: finds the image file.
+            names: names of the image in the annotation, the most reliable first. The first one is
+                also the file name of the record if the image is not read.
+            annotated_size: height and width according to the annotation.
+            objects: the objects of the image.
+            location: where the image is annotated, for messages.
+            source_id: the id of the image, if the format has ids.
+            point_count: number of keypoints per object.
+            point_names: names of the keypoints, if known.
+
+        Returns:
+            The record, or None if its image is missing, which is counted as a problem.
 
         Raises:
-            TfodError: a class is not known, or the image cannot be read or turned.
+            TfodError: a class is not in the label map, or the image cannot be read or rotated.
         """
         image, problems = None, self.problems
         is_needed = not self.options.no_images
-        if is_needed or not all(annotated):
-            image = images.read(names, where, problems, is_needed)
+        if is_needed or not all(annotated_size):
+            image = images.read(names, location, problems, is_needed)
         if image is None and is_needed:
             return None
         problems.annotated += len(objects)
-        frame = frame_of(image, annotated, bool(objects), where, problems)
-        if frame.size and frame.own and frame.size != frame.own:
+        frame = find_frame(image, annotated_size, bool(objects), location, problems)
+        if frame.size and frame.image_size and frame.size != frame.image_size:
             problems.add(
-                OTHER_SIZE,
-                f"{where}: {format_size(frame.size)}, the image {format_size(frame.own)}",
+                SIZE_MISMATCH,
+                f"{location}: {format_size(frame.size)}, the image {format_size(frame.image_size)}",
             )
         size = NORMALIZED if self.is_normalized else frame.size
         if size is None and objects:
-            problems.add(_NO_SIZE, where)
-        size_or_unit = size or NORMALIZED
-        objects = [one.enclosed(size_or_unit) for one in objects]
+            problems.add(_NO_SIZE, location)
+        unit = size or NORMALIZED
+        objects = [item.enclose(unit) for item in objects]
         corners, rows = select_writable_boxes(
-            [one.box for one in objects],
-            size_or_unit,
-            [one.place for one in objects],
+            [item.box for item in objects],
+            unit,
+            [item.location for item in objects],
             self.options,
             problems,
         )
         kept = [objects[row] for row in rows]
-        attributes = dict.fromkeys(name for one in objects for name in one.attributes)
-        height, width = frame.own or (None, None)
-        one = Detection(
+        attributes = dict.fromkeys(name for item in objects for name in item.attributes)
+        height, width = frame.image_size or (None, None)
+        detection = Detection(
             filename=image.name if image else safe_relative_path(names[0]),
             source_id=source_id,
             height=height,
             width=width,
             format="",
             encoded=image.data if image and is_needed else b"",
-            boxes=corners / (size_or_unit[::-1] * 2),
-            class_text=[one.name for one in kept],
-            class_label=[self.classes.id_of(one.name, one.place) for one in kept],
-            attributes={name: [one.attributes.get(name) for one in kept] for name in attributes},
-            shape_details=index_shape_details([one.drawn for one in kept]),
+            boxes=corners / (unit[::-1] * 2),
+            class_text=[item.name for item in kept],
+            class_label=[self.classes.get_id(item.name, item.location) for item in kept],
+            attributes={name: [item.attributes.get(name) for item in kept] for name in attributes},
+            shape_details=index_shape_details([item.details for item in kept]),
             masks=self.draw(kept, frame) if self.draw and size else None,
-            keypoints=_keypoints(kept, size, point_count, point_names)
+            keypoints=_stack_keypoints(kept, size, point_count, point_names)
             if size and point_count
             else None,
         )
-        return to_output_frame(one, frame, self.options, problems)
+        return to_output_frame(detection, frame, self.options, problems)
 
-    def dataset(
+    def build_dataset(
         self,
         parts: Iterable[tuple[str, Iterable[Detection | None]]],
         subsets: Iterable[str],
@@ -275,25 +285,25 @@ class DatasetBuilder:
         notes: Callable[[], Iterable[str]] = tuple,
         source_ids: Sequence[str] = (),
     ) -> Dataset:
-        """A dataset of annotations, which are read once.
+        """Return a dataset that can be read once.
 
         Args:
-            parts: subsets with images of theirs, read when they are asked for; None for an image
-                that is left out.
-            subsets: those that are known beforehand.
-            files: that are read.
-            notes: what is known beside problems when all is read.
-            source_ids: of all images, where the format has ids.
+            parts: pairs of a subset and some of its records, which are built lazily; None stands
+                for an image that is left out.
+            subsets: names of the subsets that are known in advance.
+            files: the files that are read.
+            notes: called at the end; returns further notes.
+            source_ids: ids of all images, if the format has them.
         """
         label_map = self.classes.label_map
         target = self.options.target_map
         classes = Classes({self.classes.file: label_map}, target.base if target else None)
 
         def read() -> Iterator[Images]:
-            for subset, found in parts:
-                left = filter(None, found)
-                while some := list(itertools.islice(left, _BATCH)):
-                    yield Images.of(subset, some, label_map, classes)
+            for subset, detections in parts:
+                existing = filter(None, detections)
+                while batch := list(itertools.islice(existing, _BATCH_SIZE)):
+                    yield Images.of(subset, batch, label_map, classes)
 
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
@@ -302,79 +312,89 @@ class DatasetBuilder:
         return Dataset(classes, list(subsets), read, finish, files, source_ids)
 
 
-def _keypoints(
+def _stack_keypoints(
     objects: Sequence[AnnotatedObject], size: Size, count: int, names: Sequence[str]
 ) -> Keypoints:
-    """The points of all objects; zeros for an object that has none."""
-    nothing = np.zeros((count, 3))
-    found = [nothing if one.points is None else one.points for one in objects]
-    points = np.reshape(found, (len(objects), count, 3))
+    unlabelled = np.zeros((count, 3))
+    rows = [unlabelled if item.points is None else item.points for item in objects]
+    points = np.reshape(rows, (len(objects), count, 3))
     return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
 
 
 def select_writable_boxes(
     boxes: Sequence[Sequence[float]],
     size: Size,
-    places: Sequence[str],
+    locations: Sequence[str],
     options: Options,
     problems: ConversionProblems,
 ) -> tuple[np.ndarray, list[int]]:
-    """Find the boxes that can be written, by one policy, whatever format they are from.
+    """Select the boxes that can be written, according to ``options.odd_boxes``.
 
-    Boxes are xmin, ymin, xmax, ymax in the pixels of ``size``, which is 1, 1 for normalized ones;
-    messages say by ``places`` where each is written.
+    Args:
+        boxes: xmin, ymin, xmax and ymax of each box, in the unit of ``size``.
+        size: height and width of the image in pixels; ``NORMALIZED`` for normalized boxes.
+        locations: where each box is annotated, for messages.
+        options: options of the conversion.
+        problems: counts the boxes that are clipped, left out or refused.
 
     Returns:
-        Those boxes, float64 of shape (n, 4), clipped to the image unless the policy keeps them, in
-        the unit in which they came; and which of the boxes that were given these are.
+        The selected boxes in the unit of ``size``, clipped to the image unless the option is KEEP,
+        float64 of shape (n, 4); and the index of each of them in ``boxes``.
     """
     height, width = size
-    odd = options.odd_boxes
-    given = np.array(boxes, np.float64).reshape(-1, 4)
+    policy = options.odd_boxes
+    corners = np.array(boxes, np.float64).reshape(-1, 4)
     sides = np.array((width, height, width, height), np.float64)
     in_pixels = size != NORMALIZED
     if in_pixels:
-        problems.count_boxes(given)
-    is_inside = (given >= 0).all() and (given <= sides).all()
-    if is_inside and (given[:, 2:] - given[:, :2] > _LEAST_SIDE * sides[2:]).all():  # nearly always
-        return given, list(range(len(given)))
-    clipped = np.clip(given, 0, sides)
-    rounding = _ROUNDING + (_DECIMALS / sides if in_pixels else 0)
-    kept = []
-    for row, oddity in enumerate(_oddities(given / sides, clipped / sides, rounding)):
-        if not oddity:
-            kept.append(row)
+        problems.count_boxes(corners)
+    # Returns early for valid boxes, which is the usual case.
+    is_inside = (corners >= 0).all() and (corners <= sides).all()
+    if is_inside and (corners[:, 2:] - corners[:, :2] > _MIN_SIDE * sides[2:]).all():
+        return corners, list(range(len(corners)))
+    clipped = np.clip(corners, 0, sides)
+    tolerance = _FLOAT32_ERROR + (_DECIMAL_ERROR / sides if in_pixels else 0)
+    selected = []
+    for row, defect in enumerate(_list_defects(corners / sides, clipped / sides, tolerance)):
+        if not defect:
+            selected.append(row)
             continue
-        if odd is OddBoxes.KEEP and oddity in (_FLAT, _OUTSIDE):
-            kept.append(row)
-            clipped[row] = given[row]
+        if policy is OddBoxes.KEEP and defect in (_NO_AREA, _OUTSIDE):
+            selected.append(row)
+            clipped[row] = corners[row]
             continue
-        spelled = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*given[row])
-        where = f"{places[row]}: {spelled}" + f" in {width}x{height}" * in_pixels
-        if odd in (OddBoxes.REFUSE, OddBoxes.KEEP):
-            choice = _CHOICE * (odd is OddBoxes.REFUSE)
-            problems.add(Refusal(oddity, _ORDER * (oddity == _INVERTED) + _FIX + choice), where)
-        elif odd is OddBoxes.CLIP and oddity == _OUTSIDE and _has_area(clipped[row] / sides):
-            problems.add(f"{oddity}, clipped to it", where)
-            kept.append(row)
+        coordinates = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*corners[row])
+        location = f"{locations[row]}: {coordinates}" + (
+            f" in {width}x{height}" if in_pixels else ""
+        )
+        if policy in (OddBoxes.REFUSE, OddBoxes.KEEP):
+            hint = _ORDER_HINT if defect == _INVERTED else ""
+            choices = _CHOICES if policy is OddBoxes.REFUSE else ""
+            problems.add(Refusal(defect, hint + _FIX + choices), location)
+        elif policy is OddBoxes.CLIP and defect == _OUTSIDE and _has_area(clipped[row] / sides):
+            problems.add(f"{defect}, clipped to it", location)
+            selected.append(row)
         else:
-            problems.add(f"{oddity}, left out", where)
-    return clipped[kept], kept
+            problems.add(f"{defect}, left out", location)
+    return clipped[selected], selected
 
 
-def _oddities(given: np.ndarray, clipped: np.ndarray, rounding: np.ndarray | float) -> list[str]:
-    """What is odd about each normalized box; '' for nothing."""
+def _list_defects(
+    boxes: np.ndarray, clipped: np.ndarray, tolerance: np.ndarray | float
+) -> list[str]:
+    """Return the defect of each normalized box; '' for a valid box."""
     with np.errstate(invalid="ignore"):
-        finite = (np.abs(given) <= _LARGEST).all(axis=1)
-        inverted = (given[:, 2:] < given[:, :2]).any(axis=1)
-        flat = (given[:, 2:] - given[:, :2] <= _LEAST_SIDE).any(axis=1)
-        outside = (np.abs(given - clipped) > rounding).any(axis=1)
+        finite = (np.abs(boxes) <= _MAX_FLOAT32).all(axis=1)
+        inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+        flat = (boxes[:, 2:] - boxes[:, :2] <= _MIN_SIDE).any(axis=1)
+        outside = (np.abs(boxes - clipped) > tolerance).any(axis=1)
         outside |= ~_has_area(clipped)
     conditions = [~finite, inverted, flat, outside]
-    found: list[str] = np.select(conditions, [_NOT_FINITE, _INVERTED, _FLAT, _OUTSIDE], "").tolist()
-    return found
+    names = [_NOT_FINITE, _INVERTED, _NO_AREA, _OUTSIDE]
+    defects: list[str] = np.select(conditions, names, "").tolist()
+    return defects
 
 
 def _has_area(boxes: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (boxes[..., 2:] - boxes[..., :2] > _LEAST_SIDE).all(axis=-1)
-    return found
+    has_area: np.ndarray = (boxes[..., 2:] - boxes[..., :2] > _MIN_SIDE).all(axis=-1)
+    return has_area
