@@ -73,7 +73,7 @@ def add_arguments(parser: Parser) -> None:
         add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
     text = f"level of a rule or family: {', '.join(LEVELS)}"
     add("--severity", metavar="CODE=LEVEL", help=text, type=_severity, action="append", default=[])
-    text = "level from which shards are invalid: error, warning"
+    text = "level that makes shards invalid: error or warning"
     add("--fail-on", metavar="LEVEL", help=text, choices=LEVELS[:2])
     text = "use this tfod.toml, not the nearest one in the parent folders"
     add("--config", metavar="FILE", help=text, type=not_empty)
@@ -83,7 +83,7 @@ def add_arguments(parser: Parser) -> None:
     add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
-    add("--images", metavar="DIR", help="original images of the shards")
+    add("--images", metavar="DIR", help="folder with the original images")
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument

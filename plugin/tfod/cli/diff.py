@@ -59,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
     add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
     text = "do not compare masks, keypoints, captions, images, or an attribute of this name"
     add("--ignore", metavar="NAME", help=text, action="append", default=[])
-    add("--same-subsets", action="store_true", help="report records that are in another subset")
+    add("--same-subsets", action="store_true", help="report records in different subsets")
     text = "maximum number of differences to list per kind; all are counted (default: 100)"
     add("--max-differences", metavar="N", help=text, type=whole_number(), default=100)
     add_output(add, formats=("text", "json"))

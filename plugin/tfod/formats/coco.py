@@ -160,10 +160,7 @@ def _read_object(
 def _draw_masks(
     problems: ConversionProblems, objects: Sequence[AnnotatedObject], frame: Frame
 ) -> list[PngMask]:
-    """Draw a mask for each object, since the OD API needs all of them.
-
-    A mask has the size of its RLE, or that in the JSON. Writers compare it with the image.
-    """
+    """Draw a mask for each object, since the OD API needs all of them."""
     size, image_size = frame.size or (0, 0), frame.image_size or (0, 0)
     masks = []
     for item in objects:

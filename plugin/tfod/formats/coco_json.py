@@ -131,7 +131,6 @@ def _read_lists(path: str) -> dict[str, list[dict[str, Any]]]:
 def _read_categories(
     path: str, entries: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[int, LabelMapItem], list[str]]:
-    """Return the categories by id, and the names of the keypoints of all categories."""
     categories: dict[int, LabelMapItem] = {}
     names: list[str] = []
     starts: dict[tuple[str, ...], int] = {(): 0}

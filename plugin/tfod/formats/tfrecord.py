@@ -118,7 +118,6 @@ def _read_batches(
 def _rotate_photos(
     detections: Detections | list[Detection], options: Options, problems: ConversionProblems
 ) -> Detections | list[Detection]:
-    """Rotate images with an EXIF orientation, and everything on them."""
     if not options.upright:
         return detections
     if isinstance(detections, list):

@@ -227,7 +227,6 @@ def get_label_path(image: str) -> str:
 
 
 def _find_label_file(image: str) -> tuple[str, bool]:
-    """Return the label file of an image and whether it exists."""
     sibling = os.path.splitext(image)[0] + ".txt"
     folder, name = os.path.split(sibling)
     paths = get_label_path(image), sibling, os.path.join(folder, _LABELS, name)

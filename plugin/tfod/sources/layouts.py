@@ -24,7 +24,7 @@ from tfod.detection.problems import read_features
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch, copy_bytes
 from tfod.example.wire import Kind
-from tfod.sources.label_map_search import ClassesOfShard
+from tfod.sources.label_map_search import ShardClasses
 from tfod.sources.resolved import Shard
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
@@ -304,7 +304,7 @@ def _peek_into(shard: Shard, counts: KeyCounts, max_record_bytes: int) -> None:
                 break
 
 
-def read_classes(path: str, mapping: FieldMapping | None = None) -> ClassesOfShard:
+def read_classes(path: str, mapping: FieldMapping | None = None) -> ShardClasses:
     """Return the object or image classes of the first batch of a shard that has any.
 
     In the path of a zip entry, the zip is written like a folder.
@@ -318,10 +318,10 @@ def read_classes(path: str, mapping: FieldMapping | None = None) -> ClassesOfSha
             tried += len(records)
             if classes.texts or classes.ids or tried >= _MAX_TRIED:
                 return classes
-    return ClassesOfShard()
+    return ShardClasses()
 
 
-def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> ClassesOfShard:
+def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> ShardClasses:
     if mapping is None:
         mapping = find_batch_layout(examples).field_mapping
     columns = DetectionColumns(examples, mapping)
@@ -333,4 +333,4 @@ def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> Classes
     texts = columns.column(text_key, Kind.BYTES)
     values = map(decode_text, copy_bytes(texts.buffer, texts.values))
     labels = columns.column(label_key, Kind.INT64).values
-    return ClassesOfShard(frozenset(filter(None, values)), frozenset(labels.tolist()))
+    return ShardClasses(frozenset(filter(None, values)), frozenset(labels.tolist()))

@@ -152,7 +152,7 @@ def describe_other_tool(path: str) -> str | None:
     return archive and f"{path}: contains the archive {archive}, which is not opened; unpack it"
 
 
-def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
+def make_no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
     """Return the error for a source without shards, with a description of its content if known."""
     recognized = recognize_annotations(source)
     if not recognized.names:

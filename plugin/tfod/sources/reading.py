@@ -21,7 +21,7 @@ from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.sources.label_map_search import LabelMapFinder, is_named_label_map, may_be_label_map
 from tfod.sources.layouts import OD_API, Layout, find_batch_layout, find_layout, read_classes
-from tfod.sources.other_tools import no_shards_error
+from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
@@ -165,7 +165,7 @@ def _require_shards(archive: Zip) -> None:
     paths = find_zip_shards(content)
     if not paths:
         message = f"{archive.name}: this zip contains no shard; check it with: tfod check"
-        raise no_shards_error(archive.path, ShardsNotFoundError(message))
+        raise make_no_shards_error(archive.path, ShardsNotFoundError(message))
     for path in (*paths, *filter(may_be_label_map, content.rejected)):
         require_readable(content.entries[path], content, archive.name)
 

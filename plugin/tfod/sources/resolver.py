@@ -29,7 +29,7 @@ from tfod.sources.label_map_search import (
     read_label_map_or_none,
 )
 from tfod.sources.layouts import find_layout, read_classes
-from tfod.sources.other_tools import no_shards_error
+from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import resolve_zip
 from tfod.tfrecord.shard_sets.search import (
@@ -241,13 +241,12 @@ class _Search:
             sets = find_shards(source)
         except ShardsNotFoundError as error:
             if not zips:
-                raise no_shards_error(source, error) from None
+                raise make_no_shards_error(source, error) from None
             sets = []
         is_mixed = is_folder and bool(sets)
         for path, dataset in zips.items():
             if is_mixed and not self._is_checked:
-                note = f"{path} was not read, since it is next to shards; pass its path to read it"
-                self._notes.append(note)
+                self._notes.append(f"{path} was not read, next to shards; pass its path to read it")
             elif dataset.zips[0].has_shards or not is_mixed:
                 self._zips.setdefault(os.path.realpath(path), dataset)
         for group in sets:

@@ -190,11 +190,7 @@ def _import_lxml(name: str) -> Iterator[Any]:
 
 
 def read_json(path: str) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        TfodError: the file cannot be read or is not valid JSON.
-    """
+    """Read a JSON file; raises TfodError if it cannot be read or is invalid."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
@@ -214,16 +210,7 @@ def read_json(path: str) -> Any:
 
 
 def parse_number(text: str, location: str, finite: bool = True) -> float:
-    """Parse a number in annotations.
-
-    Args:
-        text: the text of the number.
-        location: start of the error message.
-        finite: whether NaN and infinity are errors.
-
-    Raises:
-        TfodError: the text is not a number, or the number is not finite.
-    """
+    """Parse a number; raises TfodError with ``location`` if it is invalid or not finite."""
     with contextlib.suppress(ValueError):
         value = float(text)
         if not finite or math.isfinite(value):
@@ -244,12 +231,9 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
 
 
 def read_lines(path: str, stripped: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line that is not empty.
+    """Yield number and text of each line that is not empty; raises TfodError.
 
     ``stripped`` are the characters to remove at both ends; None for all whitespace.
-
-    Raises:
-        TfodError: the file cannot be read, or is not UTF-8.
     """
     try:
         with convert_os_errors(path), open_text(path) as file:

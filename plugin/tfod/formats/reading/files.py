@@ -221,11 +221,7 @@ class ImageFiles:
         return ImageFile(name, data, header.height, header.width, header.orientation)
 
     def read_bytes(self, path: str, location: str) -> bytes:
-        """Return the bytes of an image file.
-
-        Raises:
-            TfodError: the file cannot be read.
-        """
+        """Return the bytes of an image file; raises TfodError if it cannot be read."""
         try:
             if self._archive is None:
                 with open(path, "rb") as file:
@@ -380,11 +376,7 @@ def format_size(size: Size) -> str:
 def to_output_frame(
     detection: Detection, frame: Frame, options: Options, problems: ConversionProblems
 ) -> Detection:
-    """Convert a Detection from the frame in which it was annotated to the one to write.
-
-    Raises:
-        TfodError: its image cannot be rotated.
-    """
+    """Convert a Detection to the frame to write; raises TfodError if its image is damaged."""
     orientation = frame.orientation
     if orientation == UPRIGHT:
         return detection
