@@ -309,7 +309,7 @@ class ShapeBuilder:
         return tuple(attributes)
 
 
-def datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
+def make_datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
     """Return the attributes that CVAT's import expects in an annotation of Datumaro.
 
     Flags that are not set are omitted, since a label may have an attribute of the same name.

@@ -23,7 +23,7 @@ from tfod.cvat.records import (
     NewImages,
     ShapeBuilder,
     ZipRecord,
-    datumaro_attributes,
+    make_datumaro_attributes,
     require_storable,
 )
 from tfod.detection.images.mask_images import run_lengths
@@ -116,7 +116,7 @@ def _make_annotation(
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "id": number,
-        "attributes": datumaro_attributes(shape),
+        "attributes": make_datumaro_attributes(shape),
         "group": shape.group,
         "label_id": labels[shape.label],
         "z_order": shape.z_order,

@@ -19,7 +19,7 @@ from tfod.cvat.records import (
     NewImages,
     ShapeBuilder,
     ZipRecord,
-    datumaro_attributes,
+    make_datumaro_attributes,
     match_frames,
     read_label_maps,
     read_zip,
@@ -215,7 +215,7 @@ class _Converter:
         """
         fields = {
             "label": self._get_label_index(shape.label),
-            "attributes": datumaro_attributes(shape),
+            "attributes": make_datumaro_attributes(shape),
             "group": shape.group,
             "z_order": shape.z_order,
         }
