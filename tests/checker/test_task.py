@@ -438,8 +438,13 @@ def test_frames_that_get_no_annotation_are_counted_and_named() -> None:
         # A frame that stands for another one has its name, and is written with it.
         (["a.jpg", "b.jpg", "a.jpg"], {"annotated": {0, 1, 2}}, ["a.jpg", "b.jpg"], []),
         # Frames of another job are said elsewhere.
-        (TASK, {"annotated": {1}, "own": {1, 2}}, ["day/a.jpg"], []),
-        (TASK, {"annotated": {1}, "own": {1, 2}}, ["day/a.jpg", "night/c.v1.jpg"], ["TSK009"]),
+        (TASK, {"annotated": {1}, "job_frames": {1, 2}}, ["day/a.jpg"], []),
+        (
+            TASK,
+            {"annotated": {1}, "job_frames": {1, 2}},
+            ["day/a.jpg", "night/c.v1.jpg"],
+            ["TSK009"],
+        ),
     ],
 )
 def test_annotations_of_frames_without_a_record(
