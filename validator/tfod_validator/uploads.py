@@ -120,7 +120,7 @@ def wait_for(validation: Validation, seconds: float) -> Validation:
 def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
     """Queue the upload of this request; return its validation and its token.
 
-    Query parameters may replace form fields.
+    ``parameters`` are the query parameters; form fields take precedence.
 
     Raises:
         ProblemError: the upload was rejected and deleted.

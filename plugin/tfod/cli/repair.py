@@ -25,7 +25,7 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.printing import begin_output, existing_files, print_text
 from tfod.errors import TfodError
-from tfod.shards.fixes import INEVITABLE
+from tfod.shards.fixes import ALWAYS_FIXED
 from tfod.shards.repair import Options, Outcome, repair
 
 EXIT_REPAIRED = 0
@@ -67,8 +67,10 @@ def _make_options(arguments: argparse.Namespace) -> Options:
     if arguments.target is None and not arguments.dry_run:
         raise TfodError("name the folder to write after SOURCE, or pass --dry-run")
     skip = frozenset(arguments.skip or ())
-    if inevitable := sorted(INEVITABLE & skip):
-        raise TfodError(f"--skip {inevitable[0]}: unreadable data cannot be copied; omit this code")
+    if always_fixed := sorted(ALWAYS_FIXED & skip):
+        raise TfodError(
+            f"--skip {always_fixed[0]}: unreadable data cannot be copied; omit this code"
+        )
     return Options(
         profile=load_named_profile(arguments.profile),
         receiver=arguments.receiver,

@@ -19,7 +19,7 @@ from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.target_map import TargetMap
 from tfod.shards.label_maps import JoinedClasses
-from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
+from tfod.shards.rewrite import make_numbers, number_source_ids, rewrite_example
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.compression import PeekedStream
@@ -46,7 +46,7 @@ _MANY_SUBSETS, _FEW_RECORDS = 3, 10
 
 
 @dataclass(frozen=True)
-class Resharded:
+class ReshardResult:
     """The result of resharding.
 
     Attributes:
@@ -74,7 +74,7 @@ def reshard(
     receiver: str | None = None,
     label_map: str | None = None,
     join: str | None = None,
-) -> Resharded:
+) -> ReshardResult:
     """Write the records of shards to new shards; the bytes of each record stay the same.
 
     Subsets stay separate and keep their names (:func:`similar_file_names`), and label maps are
@@ -141,7 +141,7 @@ def reshard(
         scratch = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
-            numbers = numbers_for(paths, largest)
+            numbers = make_numbers(paths, largest)
             edits.append(functools.partial(number_source_ids, numbers=numbers))
         counts = [
             _copy_set(shard_set, _fill_in(layout, shard_set), shuffle, out, scratch, edits)
@@ -169,7 +169,7 @@ def reshard(
     kept_ids: list[str] = []
     if target:
         kept_ids = [target.path] if target.content else [*target.other_maps]
-    return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
+    return ReshardResult(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
 
 
 def _target_map(folder: str, sets: Sequence[ShardSet], label_map: str | None) -> TargetMap | None:
