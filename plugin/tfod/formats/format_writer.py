@@ -314,10 +314,11 @@ class FormatWriter(abc.ABC):
                 lost["keypoints"] += int((detection.keypoints.visibility > 0).any(axis=1).sum())
             if ATTRIBUTES not in self.SUPPORTED:
                 lost.update(_count_values(detection))
-            lost["image classes"] += len(detection.image_labels)
+            labels = detection.image_labels
+            lost["image classes"] += len(labels)
             lost["captions"] += len(detection.captions)
             lost[SHAPE_DETAILS] += len(detection.shape_details)
-            lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(x.attributes) for x in detection.image_labels)
+            lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(label.attributes) for label in labels)
             image_keys = (*detection.image_attributes, *detection.image_extra)
             lost.update((*image_keys, *detection.unread_keys))
         lost = Counter({name: n for name, n in lost.items() if name not in self.SUPPORTED})

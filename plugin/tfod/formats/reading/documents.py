@@ -222,6 +222,7 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
     """Open a text file in UTF-8 or UTF-16, depending on its first two bytes."""
     file = Path(path).open("rb")
     head = file.peek(2)[:2]
+    # An ASCII character in UTF-16 has one NUL byte, whose position tells the byte order.
     encodings: dict[tuple[bool, ...], str]
     encodings = {(False, True): "utf-16-le", (True, False): "utf-16-be"}
     encoding = encodings.get(tuple(byte == 0 for byte in head), "utf-8-sig")
