@@ -104,7 +104,11 @@ def _build_detections(
         annotations = remaining.pop(image_id, [])
         objects = (_read_object(annotation, document, builder) for annotation in annotations)
         yield builder.build_detection(
-            *(images, [name], size, list(filter(None, objects)), f"{path}: {name}"),
+            images,
+            [name],
+            size,
+            list(filter(None, objects)),
+            f"{path}: {name}",
             source_id=str(image_id),
             point_count=len(document.point_names),
             point_names=document.point_names,

@@ -57,11 +57,7 @@ class CocoDocument:
 
     @classmethod
     def read(cls, subset: str, path: str, image_folder: str | None) -> CocoDocument:
-        """Read a JSON; its images may be in a requested folder.
-
-        Raises:
-            TfodError: the file is not COCO JSON, or an entry is invalid.
-        """
+        """Read a JSON; raises TfodError if it is not COCO JSON, or an entry is invalid."""
         lists = _read_lists(path)
         folder, name = os.path.split(path)
         keypoint_file = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
@@ -145,7 +141,8 @@ def _read_categories(
             if labels not in starts:
                 starts[labels] = len(names)
                 names += labels
-            points = tuple(Keypoint(index, x) for index, x in enumerate(labels, starts[labels]))
+            start = starts[labels]
+            points = tuple(Keypoint(index, label) for index, label in enumerate(labels, start))
             item = categories.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
             if item.name != str(name):
                 raise ValueError(f"id {number} is used by {item.name!r:.81} and {name!r:.81}")
@@ -244,7 +241,7 @@ def get_whole_number(entry: Mapping[str, Any], key: str) -> int:
 
 def parse_box(value: Any) -> list[float]:
     """Return the four numbers of a box, which need not be finite."""
-    if isinstance(value, list) and [type(x) in (int, float) for x in value] == [True] * 4:
+    if isinstance(value, list) and [type(number) in (int, float) for number in value] == [True] * 4:
         return [float(number) for number in value]
     raise ValueError(f"bbox is {to_short_json(value)}, expected 4 numbers")
 

@@ -85,11 +85,7 @@ def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | None]:
 
 
 def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | None]:
-    """Yield the parts of a document in a binary stream, as :func:`read_cvat_xml` does.
-
-    Raises:
-        TfodError: the stream is not CVAT's XML.
-    """
+    """Yield the parts of a document in a binary stream, as :func:`read_cvat_xml` does."""
     has_meta = False
     image_count = 0
     for element in iterate_children(stream, name, "annotations", ("meta", "image", "track")):
@@ -229,7 +225,9 @@ def _read_shape(element: Any) -> CvatShape:
 
 
 def _read_attributes(element: Any) -> Attributes:
-    return tuple((x.get("name") or "", x.text or "") for x in element.iterfind("attribute"))
+    return tuple(
+        (child.get("name") or "", child.text or "") for child in element.iterfind("attribute")
+    )
 
 
 def _parse_int(text: str | None) -> int | None:

@@ -60,7 +60,8 @@ def walk_files(folder: str, extensions: Collection[str] | None) -> Iterator[str]
     for current, folders, names in os.walk(folder, followlinks=True):
         parents = parents_by_folder.pop(current)
         targets = {name: os.path.realpath(os.path.join(current, name)) for name in sorted(folders)}
-        folders[:] = [x for x, target in targets.items() if x[0] != "." and target not in parents]
+        visible = (name for name in targets if name[0] != ".")
+        folders[:] = [name for name in visible if targets[name] not in parents]
         for name in folders:
             parents_by_folder[os.path.join(current, name)] = parents | {targets[name]}
         for name in sorted(names):
@@ -154,16 +155,14 @@ class ImageFiles:
     @functools.cached_property
     def _first_parts(self) -> frozenset[str]:
         """Names in the folders, with and without extension, to skip other names quickly."""
-        names = {_compose(x) for folder in self._folders for x in list_names(folder or ".")}
+        lists = [list_names(folder or ".") for folder in self._folders]
+        names = {_compose(name) for names in lists for name in names}
         return frozenset(names | {os.path.splitext(name)[0] for name in names})
 
     def find(
         self, names: Sequence[str], location: str, problems: ConversionProblems
     ) -> tuple[str, str] | None:
-        """Return path and name of the first image that exists, or None.
-
-        If a name matches several images, the first is returned and a refusal is counted.
-        """
+        """Return path and name of the first image that exists, or None; refuses several matches."""
         for name in filter(None, dict.fromkeys(names)):
             has_folder = "/" in name or "\\" in name
             if has_folder and (existing := self._find_path(name.replace("\\", "/"))):
@@ -258,7 +257,7 @@ class ImageFiles:
         def match_stem(stem: str) -> Sequence[str]:
             names = listing.stems.get(_compose(stem), ())
             images = [x for x in names if os.path.splitext(x)[1].lower() in FORMAT_OF_EXTENSION]
-            return images or [x for x in names if is_image_file(_join(folder, x))]
+            return images or [name for name in names if is_image_file(_join(folder, name))]
 
         # A name without an extension may contain dots, such as frame.000123 or a.v2.
         stem, extension = split_extension(name)
@@ -278,10 +277,11 @@ class ImageFiles:
 
 def locate_shard_images(folder: str, subset: str) -> ImageFiles:
     """Return a finder for images of shards without images: in the folder and in ``images``."""
-    image_folders = [os.path.join(x, "images") for x in (folder, os.path.dirname(folder))]
-    return ImageFiles(
-        [folder, *(path for x in image_folders for path in (x, os.path.join(x, subset)))]
-    )
+    folders = [folder]
+    for parent in (folder, os.path.dirname(folder)):
+        images = os.path.join(parent, "images")
+        folders += [images, os.path.join(images, subset)]
+    return ImageFiles(folders)
 
 
 def _to_relative(path: str) -> str:
