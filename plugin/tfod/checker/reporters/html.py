@@ -75,7 +75,10 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     """
     groups = group_findings(report)
     if on_page:
-        groups = [_replace_fix(group, ON_THE_PAGE.get(group.code)) for group in groups]
+        groups = [
+            group if group.cause else _replace_fix(group, ON_THE_PAGE.get(group.code))
+            for group in groups
+        ]
     names_shard = report.counts.shards > 1
     cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
     cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)

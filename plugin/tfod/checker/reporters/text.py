@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from tfod.checker.advice import split_command
 from tfod.checker.finding import Severity, join_names, plural
 from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import Report
@@ -104,11 +105,19 @@ def group_lines(group: Group, color: bool) -> Iterator[str]:
             yield f"  {locations[-1]}:"
         yield _wrap(message, 4 if locations[-1] else 2)
         if fix and fix != group.fix:
-            yield _wrap(f"Fix here: {fix}", 4)
+            yield from _fix_lines("Fix here:", fix, 4, "")
     if group.total > len(shown):
         yield f"  and {group.total - len(shown):,} more"
     if group.fix:
-        yield _wrap(f"Fix: {group.fix}", 2, "Fix:", _BOLD if color else "")
+        yield from _fix_lines("Fix:", group.fix, 2, _BOLD if color else "")
+
+
+def _fix_lines(label: str, fix: str, indent: int, paint: str) -> Iterator[str]:
+    """Yield a fix, with its command unwrapped on a line of its own."""
+    sentence, command = split_command(fix)
+    yield _wrap(f"{label} {sentence}", indent, label, paint)
+    if command:
+        yield f"{' ' * (indent + 2)}{command}"
 
 
 def _wrap(text: str, indent: int, part: str = "", paint: str = "") -> str:

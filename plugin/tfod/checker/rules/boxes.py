@@ -65,7 +65,8 @@ def _check_list_lengths(batch: Batch) -> Iterator[Finding]:
     "BOX002 error: box coordinate is not a finite number",
     why="The trainer silently drops boxes with NaN coordinates, and a single infinite coordinate "
     "makes the loss NaN.",
-    fix="Look for a division by zero or a missing value in the script that wrote the box.",
+    fix="Look for a division by zero or a missing value in the script that wrote the box, or omit "
+    "such boxes: tfod repair SOURCE repaired --odd-boxes drop",
     source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
     "tensorflow/models#1881",
 )
@@ -88,9 +89,10 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
     "BOX003 error: box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
     "clipped to nothing.",
-    fix="Clip boxes to the image, and normalize them by the size of the image that is stored in "
-    "the record; tfod convert clips them with --odd-boxes=clip.",
+    fix="Clip boxes to the image, if they were normalized by the size of the image in the record: "
+    "tfod repair SOURCE repaired --odd-boxes clip",
     source=_TO_ABSOLUTE,
+    in_cvat="redraw {box} in {image}",
 )
 def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     """Report boxes that extend beyond the image further than the trainer tolerates."""
@@ -107,8 +109,9 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     "BOX004 warning: box extends slightly beyond the image",
     why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
     "is visible.",
-    fix="Clip boxes to the image: max(0, x) and min(1, x).",
+    fix="Clip boxes to the image: tfod repair SOURCE repaired --odd-boxes clip",
     source=_TO_ABSOLUTE,
+    in_cvat="redraw {box} in {image}",
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
     "clipped. Other boxes are left unchanged.",
 )
@@ -134,8 +137,10 @@ def _describe_overhang(corners: list[float], overhang: float) -> str:
     "BOX005 error: box in pixels instead of normalized coordinates",
     why="Readers multiply coordinates by the image size, which puts these boxes far outside the "
     "image. Datumaro clamps them to nothing.",
-    fix="Divide x by the image width and y by the image height; divide percentages by 100.",
+    fix="Divide x by the image width and y by the image height, or let tfod do it for all boxes: "
+    "tfod convert SOURCE normalized --to shards --boxes pixels",
     source="tensorflow/models#9892; tensorflow/models#1881",
+    explains="BOX003 BOX004 BOX006 BOX007 BOX011 BOX012 BOX021 BOX023",
 )
 def _check_pixels(batch: Batch) -> Iterable[Finding]:
     """Report boxes with a coordinate above 2 that miss the image or start in its first pixel."""
@@ -143,15 +148,24 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     if boxes.all_valid:
         return ()
     prefix = f"looks like {' or '.join(find_box_forms(sample_boxes(boxes))) or 'pixels'}: "
-    return batch.box_findings(boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners))
+    are_slips = 2 * boxes.in_pixels.sum() <= len(boxes.corners)  # others can be divided together
+    fix = "Correct or omit such boxes: tfod repair SOURCE repaired --odd-boxes drop"
+    return (
+        finding._replace(fix=fix if are_slips else "")
+        for finding in batch.box_findings(
+            boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners)
+        )
+    )
 
 
 @rule(
     "BOX006 error: box is inverted",
     why="The trainer asserts that ymax >= ymin and xmax >= xmin, and stops. Older versions lack "
     "that check and continue with a NaN loss.",
-    fix="Swap the coordinates so that xmin <= xmax and ymin <= ymax.",
+    fix="Swap the coordinates so that xmin <= xmax and ymin <= ymax, or omit such boxes: tfod "
+    "repair SOURCE repaired --odd-boxes drop",
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
+    in_cvat="redraw {box} in {image}",
 )
 def _check_inverted(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -173,9 +187,11 @@ def _describe_inversion(_: int, corners: list[float]) -> str:
     "BOX007 warning: box has no area",
     why="It overlaps no anchor, so the model learns nothing from it; a model that matches every "
     "box learns a size of 1e-8, which the box coder adds. Training does not stop.",
-    fix="Delete the object, or draw its real extent.",
+    fix="Draw the real extent of the object, or omit such boxes: tfod repair SOURCE repaired "
+    "--odd-boxes drop",
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
+    in_cvat="redraw {box} in {image}",
 )
 def _check_area(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -191,6 +207,7 @@ def _check_area(batch: Batch) -> Iterable[Finding]:
     why="Nothing is visible in such a box. It is usually an accidental click.",
     fix="Look at the image, then delete the box or draw it again.",
     source="tensorflow/models#1881",
+    in_cvat="delete or redraw {box} in {image}",
 )
 def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -211,6 +228,7 @@ def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
     why="The object counts twice in the loss and in the evaluation.",
     fix="Delete one of the two boxes.",
     source="tensorflow/models: two equal groundtruth boxes are two objects",
+    in_cvat="delete one of the two copies of {box} in {image}",
 )
 def _check_duplicates(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
@@ -279,6 +297,7 @@ def _check_count(batch: Batch) -> Iterator[Finding]:
     why="Every box is in the wrong place, which only shows when you look at the images.",
     fix="Divide x by the width and y by the height, and write x to xmin and xmax.",
     source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
+    explains="BOX003 BOX004",
 )
 def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     """Report images whose boxes look as if x was divided by the height and y by the width."""
@@ -309,6 +328,7 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     "wrong, and a model learns nothing from them.",
     fix="Check the script: it may write the same corner twice, or use integer division.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
+    explains="BOX007",
 )
 def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     """Report shards of ten or more boxes, at least half of which have no area (BOX007)."""
@@ -322,8 +342,9 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     why="The script that wrote the shard took xmin, ymin, xmax and ymax by position from a file "
     "that lists them in a different order. Every box is wrong, even if it looks right.",
     fix="Correct the script and write the shard again. 'xmin=ymin' means that xmin is stored "
-    "under ymin. Use tfod show to look at the boxes.",
+    "under ymin. To look at the boxes: tfod show SOURCE",
     source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
+    explains="BOX003 BOX004 BOX005 BOX006 BOX007 BOX008 BOX011 BOX012 BOX023",
 )
 def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
     """Report shards with many invalid boxes that would all be valid in another column order."""
@@ -335,7 +356,8 @@ def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
         combined = sum((shard.columns for shard in shards), BoxColumns())
         for name, columns in suspects or [(shards[0].name, combined)]:
             if columns.candidates:
-                yield _report_permutation(result, name, columns)
+                covers = () if suspects else [shard.name for shard in shards[1:]]
+                yield _report_permutation(result, name, columns)._replace(covers=covers)
 
 
 def _report_permutation(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
@@ -349,20 +371,24 @@ def _report_permutation(result: DatasetResult, shard: str, columns: BoxColumns) 
 @dataset_rule(
     "BOX022 error: boxes are not normalized corner coordinates",
     why="Every box is wrong, even if it looks right. The model learns to detect nothing.",
-    fix="Correct the script and write the shard again. Use tfod show to look at the boxes.",
+    fix="Correct the script and write the shard again. To look at the boxes: tfod show SOURCE",
     source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
+    explains="BOX003 BOX004 BOX005 BOX006 BOX007 BOX008 BOX011 BOX012 BOX013 BOX023",
 )
 def _check_form(result: DatasetResult) -> Iterator[Finding]:
     """Report shards, or all small shards together, whose boxes have another unit or form."""
     forms = {shard.name: find_box_forms(shard.sample) for shard in result.shards}
     small = [shard for shard in result.shards if len(shard.sample) < SAMPLE_SIZE]
+    covers: list[str] = []
     if small and not any(forms.values()):
+        covers = [shard.name for shard in small[1:]]
         forms = {small[0].name: find_box_forms(np.concatenate([shard.sample for shard in small]))}
     for name, shard_forms in forms.items():
         if shard_forms:
             message = f"boxes seem to be {' or '.join(shard_forms)}"
             fix = " ".join(FIXES[form] for form in shard_forms)
-            yield Finding(message, result.profile.key_for(BOX_KEY), fix=fix, shard=name)
+            key = result.profile.key_for(BOX_KEY)
+            yield Finding(message, key, fix=fix, shard=name, covers=covers)
 
 
 detection_rule(
