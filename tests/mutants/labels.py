@@ -80,6 +80,9 @@ def id_zero() -> Iterator[Mutant]:
 @mutants_of("LAB006")
 def unknown_text() -> Iterator[Mutant]:
     yield fail("another-animal", used(["cat", "bird"], [1, 2]), **IN_RECORD)
+    boats = record(text=["ship", "ferry"])
+    foreign = folder(boats, record("b.png", text=["ship", "ferry"]))
+    yield fail("map-of-another-dataset", foreign, "LAB013", **IN_RECORD)
     display = LABEL_MAP.replace(b"'dog'", b"'/m/0bt9lr' display_name: 'dog'")
     yield near("display-name", used(["cat", "dog"], [1, 2], display), options=TF)
 

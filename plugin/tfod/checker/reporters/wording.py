@@ -346,6 +346,8 @@ def describe_rule(rule: Rule) -> Iterator[tuple[str, str]]:
     """Yield the documentation of a rule below its title: headings and texts."""
     yield "Why", rule.why
     yield "Fix", rule.fix
+    if rule.explains:
+        yield "Explains", f"findings of {', '.join(sorted(rule.explains))} in the same place"
     if rule.repair:
         yield "Repair", f"tfod repair: {rule.repair}"
     yield "Source", rule.source
