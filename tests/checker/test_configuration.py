@@ -252,12 +252,10 @@ class TestWrongInput:
         assert check("data").refused().startswith("tfod: pyproject.toml: is not valid TOML: ")
 
     def test_names_are_not_case_sensitive(self, check: Run, data: Path) -> None:
-        reports = []
         for names in ("for = 'cvat'\nprofile = 'cvat'", "for = 'CVAT'\nprofile = 'Cvat'"):
             write_file(data / "conf" / "tfod.toml", names)
-            reports.append(report_of(check, "--config", "conf/tfod.toml"))
-        for report in reports:
-            assert report["profile"]["name"] == "cvat" and [*report["receivers"]] == ["cvat"]
+            out = check("data", "--config", "conf/tfod.toml").out
+            assert "for CVAT" in out and "Profile: cvat (requested)" in out
 
     def test_ends_the_check(self, check: Run, data: Path) -> None:
         write_file(data / "tfod.toml", "fro = 'cvat'")
