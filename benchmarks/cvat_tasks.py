@@ -59,7 +59,6 @@ def export_from_cvat_with_tensorflow(count: int) -> Sample:
 
 
 def register_in_cvat() -> Sample:
-    """Add the app to a CVAT server that has loaded its registry."""
     import django
 
     _use_double("cvat.settings.production")
@@ -122,6 +121,5 @@ def _seconds_of_process() -> float:
 
 
 def _resident() -> int:
-    """Return the resident memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if "VmRSS" in line)

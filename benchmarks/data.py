@@ -31,8 +31,6 @@ _DISTINCT_IMAGES = 20
 
 @dataclass(frozen=True)
 class Data:
-    """The folders that :func:`make_data` writes."""
-
     root: Path
     sizes: Sizes
 
@@ -85,7 +83,6 @@ def _write(
 
 
 def _detections(count: int, images: list[bytes] | None = None) -> Iterator[tfod.Detection]:
-    """Yield the first records, with images or with an empty ``image/encoded``."""
     random = np.random.default_rng(7)
     for number in range(count):
         corners = np.sort(random.random((BOXES, 2, 2), dtype=np.float32), axis=1)
@@ -110,7 +107,6 @@ def _detections(count: int, images: list[bytes] | None = None) -> Iterator[tfod.
 
 
 def _write_coco(data: Data, count: int) -> None:
-    """Write the first image files as a COCO dataset."""
     images = data.folder("coco") / "images" / "train"
     images.mkdir(parents=True)
     document: dict[str, list[dict[str, Any]]] = {

@@ -149,7 +149,6 @@ def _fill(
 
 
 def _random_corners(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Return boxes inside the image that are larger than a pixel: xmin, ymin, xmax, ymax."""
     low = random.random((*shape, 2), dtype=np.float32) / 2
     high = low + random.random((*shape, 2), dtype=np.float32) / 3 + np.float32(0.1)
     return np.concatenate((low, high), axis=-1)

@@ -52,13 +52,10 @@ class Sample:
 
 
 class Stopwatch:
-    """A timer of wall time, and of the CPU time of all threads of this process."""
-
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def sample(self, records: int, boxes: int = 0, peak_bytes: int = 0) -> Sample:
-        """Return a sample with the time since the stopwatch was created."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         return Sample(wall, records, boxes, peak_bytes, cpu)
 
@@ -116,12 +113,10 @@ def _median(samples: Sequence[Sample], key: Callable[[Sample], float]) -> Sample
 
 
 def median_peak(job: Job, repeats: int) -> float:
-    """Return the peak memory of a job in bytes, as the median of several runs."""
     return statistics.median(run(job).peak_bytes for _ in range(repeats))
 
 
 def reset_peak_memory() -> None:
-    """Reset the peak memory of this process (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 

@@ -20,7 +20,6 @@ _ONE_BY_ONE: _Call = ("read_eagerly_with_tensorflow",)
 
 
 def import_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the time to import a dataset and iterate over it."""
     yield Section("Import, per record", _DATUMARO)
     for name, title, target in (("images", "100 kB images", 15), ("bare", "no images", 20)):
         jobs = _import(data, name), _import(data, f"{name}_of_peer", peer=True)
@@ -45,7 +44,6 @@ def memory_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def export_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the time to write a dataset."""
     yield Section("Export, per record", _DATUMARO)
     files, sizes = str(data.folder("files")), data.sizes
     imported = (str(data.folder("images_of_peer")), str(data.folder("warm_up")))
@@ -73,7 +71,6 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def read_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the time to read records, verify checksums and decode all features."""
     yield Section("Read to columns, per record", "tf.data")
     bare, images = data.shard("bare"), data.shard("images")
     for title, shard, ours, theirs, target in (
@@ -86,7 +83,6 @@ def read_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def check_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the time to check records without decoding images."""
     yield Section("Check, per record, one process", "tf.data")
     bare, images = data.shard("bare"), data.shard("unhashed")
     ours = ("check_with_tfod", 1)
@@ -127,7 +123,6 @@ def command_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def start_up_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the time and memory of imports and start-up."""
     yield Section("Start-up", "TensorFlow")
     jobs = (
         Job("import_module", ("tfod.sources.reading",)),
@@ -162,7 +157,6 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def training_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the time to load a record for training: decoded image, boxes and classes."""
     yield Section("Train, per record", "plain tf.data")
     folder = str(data.folder("training"))
     for title, batch_size, size in (
@@ -196,7 +190,6 @@ def growing_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def cvat_rows(data: Data) -> Iterator[Section | Row]:
-    """Yield rows on the Django app in a CVAT server (its contract double)."""
     yield Section("CVAT server, a whole process", "TensorFlow's")
     exported = (data.sizes.from_cvat,)
     ours, theirs = compare(

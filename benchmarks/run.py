@@ -51,7 +51,6 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _print_table(data: Data, names: list[str]) -> int:
-    """Print each row when it is measured, and return the number of missed targets."""
     missed = 0
     for name in names:
         for line in SECTIONS[name](data):

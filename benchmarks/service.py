@@ -105,7 +105,6 @@ def _script(folder: Path, body: Path) -> Path:
 
 
 def _form(folder: Path) -> bytes:
-    """Return a form with a zip of twenty records."""
     records = [
         encode_example(
             {
@@ -135,7 +134,6 @@ def _form(folder: Path) -> bytes:
 
 
 def echo() -> Any:
-    """Create the plain Flask app."""
     from flask import Flask, request
 
     app = Flask("echo")

@@ -18,16 +18,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with the name of the peer."""
-
     title: str
     peer: str
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, with values as texts with units."""
-
     title: str
     ours: str
     theirs: str = ""
@@ -37,7 +33,6 @@ class Row:
 
 
 def faster(title: str, ours: float, theirs: float, target: float | None) -> Row:
-    """Return a row of seconds per record and their ratio."""
     ratio = theirs / ours
     if target is None:
         return Row(title, duration(ours), duration(theirs), f"{ratio:.1f}x")
@@ -46,14 +41,12 @@ def faster(title: str, ours: float, theirs: float, target: float | None) -> Row:
 
 
 def at_most(title: str, ours: float, theirs: float | None, target: float, unit: str) -> Row:
-    """Return a row with an amount that must not exceed the target."""
     verdict = Verdict.MET if ours <= target else Verdict.MISSED
     their_amount = "" if theirs is None else _amount(theirs, unit)
     return Row(title, _amount(ours, unit), their_amount, "", f"<= {target:.3g} {unit}", verdict)
 
 
 def duration(seconds: float) -> str:
-    """Format seconds as 92 µs, 1.4 ms or 2.31 s."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} µs" if seconds >= 1e-5 else f"{seconds * 1e6:.1f} µs"
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -29,7 +29,6 @@ _READ_AHEAD = 8 << 20
 
 
 def import_dataset(folder: str, warm_up: str) -> Sample:
-    """Import a dataset and iterate over its items without opening images."""
     _import_and_walk(warm_up)
     _verify_plugin("importers")
     reset_peak_memory()
@@ -74,7 +73,6 @@ def build_datumaro_objects(shard: str) -> Sample:
 
 
 def export_files(folder: str, count: int) -> Sample:
-    """Export image files with boxes."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -88,7 +86,6 @@ def export_files(folder: str, count: int) -> Sample:
 
 
 def export_imported(folder: str, warm_up: str) -> Sample:
-    """Export an imported dataset with its images."""
     from datumaro.components.dataset import Dataset
 
     dataset, small = (Dataset.import_from(path, FORMAT) for path in (folder, warm_up))
@@ -96,7 +93,6 @@ def export_imported(folder: str, warm_up: str) -> Sample:
 
 
 def export_bytes(folder: str, count: int) -> Sample:
-    """Export images that are in memory as encoded bytes."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -113,7 +109,6 @@ def export_bytes(folder: str, count: int) -> Sample:
 
 
 def export_annotations(count: int) -> Sample:
-    """Export only annotations."""
     from datumaro.components.dataset_base import DatasetItem
     from datumaro.components.media import Image
 
@@ -130,7 +125,6 @@ def export_annotations(count: int) -> Sample:
 
 
 def read_with_tfod(shard: str) -> Sample:
-    """Read a shard as Detections, verify checksums and decode all features."""
     import tfod
 
     def walk() -> Iterator[tuple[int, int]]:
@@ -141,7 +135,6 @@ def read_with_tfod(shard: str) -> Sample:
 
 
 def read_columns_with_tfod(shard: str) -> Sample:
-    """Read a shard to columns, verify checksums and parse all features."""
     import tfod
 
     def walk() -> Iterator[tuple[int, int]]:
@@ -197,7 +190,6 @@ def read_batches_with_tensorflow(shard: str, size: int) -> Sample:
 
 
 def check_with_tfod(source: str, jobs: int) -> Sample:
-    """Check shards without decoding images, in ``jobs`` processes."""
     from tfod.checker.check import Options, check_sources
 
     options = Options(jobs=jobs, decode=0)
@@ -271,7 +263,6 @@ def _import_and_walk(folder: str) -> tuple[int, int]:
 
 
 def _export(dataset: Any, small: Any, *, save_media: bool) -> Sample:
-    """Export a dataset, after a small one as a warm-up."""
     records = len(dataset)
     boxes = sum(len(item.annotations) for item in dataset)
     with _scratch_folder() as folder:
@@ -296,7 +287,6 @@ def _boxes(count: int) -> list[Any]:
 
 
 def _verify_plugin(registry: str) -> None:
-    """Check that Datumaro uses the plugin to measure."""
     from datumaro.components.environment import DEFAULT_ENVIRONMENT
 
     expected = _THEIRS if os.environ["TFOD_ACTIVATE"] == "0" else _OURS

@@ -37,7 +37,6 @@ def train_with_tfod(folder: str, batch_size: int, size: int) -> Sample:
 
 
 def train_with_tensorflow(folder: str, batch_size: int, size: int) -> Sample:
-    """Iterate over a handwritten tf.data pipeline."""
     import tensorflow as tf
 
     features = _features()
@@ -90,7 +89,6 @@ def train_with_tensorflow(folder: str, batch_size: int, size: int) -> Sample:
 
 
 def train_with_tfod_torch(folder: str) -> Sample:
-    """Iterate over ``tfod.torch.Detections`` in this process."""
     from tfod.torch import Detections
 
     dataset = Detections(folder)
@@ -131,8 +129,6 @@ def train_with_tfrecord(folder: str) -> Sample:
 
 
 class _Repeatable:
-    """An iterable that starts a new iterator each time."""
-
     def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
         self._start = start
 

@@ -114,7 +114,6 @@ def _package(name: str, left: int, top: int) -> str:
 
 
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
-    """Draw a line from the bottom of a package to the top of another."""
     x, y = start[0] + _WIDTH // 2, start[1] + _HEIGHT
     return f'<line x1="{x}" y1="{y}" x2="{end[0] + _WIDTH // 2}" y2="{end[1]}"/>'
 

@@ -51,7 +51,6 @@ def _family_page(family: str, rules: Iterable[Rule]) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Escape plain text for Markdown."""
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", text)
 
 

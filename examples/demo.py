@@ -103,7 +103,6 @@ def run(*command: str | Path, exit_code: int = 0) -> None:
 
 
 def _short(part: str | Path) -> str:
-    """Make a path in the current folder relative."""
     if isinstance(part, Path) and part.is_absolute() and part.is_relative_to(Path.cwd()):
         part = part.relative_to(Path.cwd())
     return str(part)

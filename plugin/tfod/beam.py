@@ -117,7 +117,6 @@ class Runner:
         return shard if entry else replace(shard, path=os.path.realpath(path))
 
     def _run(self, folder: str) -> None:
-        """Run the pipeline that the request in a folder describes."""
         log_path = os.path.join(folder, _LOG)
         with open(log_path, "wb") as log, _process(folder, log, self.is_local) as process:
             status = process.wait()

@@ -299,11 +299,11 @@ class TestBadInput:
     def test_what_is_held_is_bounded(
         self, write: Write, monkeypatch: pytest.MonkeyPatch, inside: str
     ) -> None:
-        monkeypatch.setattr("tfod.formats.reading.documents._MOST_HELD", 300)
+        monkeypatch.setattr("tfod.formats.reading.documents._MAX_CHILD_SIZE", 300)
         head = "<annotations>\n" + "<image id='0' name='a.jpg'><points/></image>\n" * 3
         path = write("a.xml", head.replace("\n", "\n<meta/>", 1) + inside + "<box a=''/>" * 200)
         kind = inside[1:].partition(">")[0]
-        with pytest.raises(TfodError, match=rf"<{kind}> in line 5 holds more than 300 elements"):
+        with pytest.raises(TfodError, match=rf"<{kind}> in line 5 contains more than 300 elements"):
             list(read_cvat_xml(path))
 
     def test_a_long_text_is_called_one(self, write: Write) -> None:
@@ -438,8 +438,13 @@ def test_frames_that_get_no_annotation_are_counted_and_named() -> None:
         # A frame that stands for another one has its name, and is written with it.
         (["a.jpg", "b.jpg", "a.jpg"], {"annotated": {0, 1, 2}}, ["a.jpg", "b.jpg"], []),
         # Frames of another job are said elsewhere.
-        (TASK, {"annotated": {1}, "own": {1, 2}}, ["day/a.jpg"], []),
-        (TASK, {"annotated": {1}, "own": {1, 2}}, ["day/a.jpg", "night/c.v1.jpg"], ["TSK009"]),
+        (TASK, {"annotated": {1}, "job_frames": {1, 2}}, ["day/a.jpg"], []),
+        (
+            TASK,
+            {"annotated": {1}, "job_frames": {1, 2}},
+            ["day/a.jpg", "night/c.v1.jpg"],
+            ["TSK009"],
+        ),
     ],
 )
 def test_annotations_of_frames_without_a_record(

@@ -27,7 +27,7 @@ from tfod.sources.zips import resolve_zip
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
-from tfod.tfrecord.storage.zip_entry import ZipEntryError, printable
+from tfod.tfrecord.storage.zip_entry import ZipEntryError, to_printable
 
 from tests.conftest import examples
 from tests.records import frame
@@ -154,8 +154,8 @@ def test_names_in_any_script_and_encoding(check: Check, shard: bytes) -> None:
 
 
 def test_names_are_shown_in_their_script_with_the_rest_escaped() -> None:
-    assert printable("кадр 1\u3000é.jpg") == "кадр 1\u3000é.jpg"
-    assert printable("a\x1b[2J\u202egpj.exe\0") == r"a\x1b[2J\u202egpj.exe\x00"
+    assert to_printable("кадр 1\u3000é.jpg") == "кадр 1\u3000é.jpg"
+    assert to_printable("a\x1b[2J\u202egpj.exe\0") == r"a\x1b[2J\u202egpj.exe\x00"
 
 
 # ZIP001

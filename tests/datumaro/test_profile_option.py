@@ -74,7 +74,7 @@ def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
 @pytest.mark.parametrize(
     ("name", "output"),
     [
-        ("nix", "nix: there is no such profile; give cvat, tf_detection_api"),
+        ("nix", "nix: there is no such profile; pass cvat, tf_detection_api"),
         ("nix.yaml", "nix.yaml: No such file or directory"),
         ("{folder}/bad.yaml", "bad.yaml: 'features' is a required property"),
     ],

@@ -22,7 +22,7 @@ from tfod.detection.labels.label_map import (
 )
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example, int64_feature
-from tfod.shards.reshard import Resharded, reshard
+from tfod.shards.reshard import ReshardResult, reshard
 from tfod.shards.rewrite import rewrite_example
 from tfod.tfrecord.writer import ShardLayout, write_records
 
@@ -56,7 +56,7 @@ def labels_in(folder: Path, subset: str = "train") -> list[list[int]]:
     return [Example.from_bytes(one).ints(LABEL) for one in payloads(folder / f"{subset}.tfrecord")]
 
 
-def joined(tmp_path: Path, *sources: Path) -> tuple[Resharded, dict[int, str]]:
+def joined(tmp_path: Path, *sources: Path) -> tuple[ReshardResult, dict[int, str]]:
     done = reshard(sources, tmp_path / "out", ShardLayout(num_shards=1))
     label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     return done, {item.id: item.name for item in label_map.items}

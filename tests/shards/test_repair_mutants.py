@@ -16,7 +16,7 @@ from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.errors import ShardError
 from tfod.example.example import Example
-from tfod.shards.fixes import FIXES, INEVITABLE
+from tfod.shards.fixes import ALWAYS_FIXED, FIXES
 from tfod.shards.repair import Options, Outcome, repair
 from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.shard_sets.search import find_shards
@@ -30,7 +30,7 @@ from tests.mutants.run import parameters_of
 _LEFT_OUT = ("ZIP", "TSK", "CFG", "DAT", "BOX019", "TFR012", "TFR013", "BOX013", "SET006")
 MUTANTS = [one for one in all_mutants() if not one.code.startswith(_LEFT_OUT)]
 REPAIRED = {code for code, one in all_rules().items() if one.repair}
-WHOLLY = {*INEVITABLE, "TFR009", "EXA001", "IMG004", "IMG014"}
+WHOLLY = {*ALWAYS_FIXED, "TFR009", "EXA001", "IMG004", "IMG014"}
 """What nothing is left of; of the others that is repaired which is certain."""
 UNCERTAIN = {"EXA003-no-image-fail-a.tfrecord"}
 """The mutants of rules that are repaired where it is certain, and where it is not."""
@@ -153,5 +153,5 @@ def values(example: Example, key: str) -> list[Any]:
 
 
 def test_what_the_table_says_is_repaired_has_somebody_who_does_it() -> None:
-    elsewhere = {*INEVITABLE, "TFR009", "EXA001"}
+    elsewhere = {*ALWAYS_FIXED, "TFR009", "EXA001"}
     assert {code for code, _ in FIXES} | elsewhere == REPAIRED

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tfod.errors import ShardsNotFoundError
 from tfod.sources.reading import find_label_map
-from tfod.tfrecord.image_names import IdMaker, is_id_of, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import IdMaker, is_id_for, safe_relative_path, split_extension
 from tfod.tfrecord.shard_sets.search import find_shards, looks_like_shard
 from tfod.tfrecord.shard_sets.shard_names import ShardName, parse_shard_name
 from tfod.tfrecord.writer import write_records
@@ -151,6 +151,6 @@ def test_every_image_has_its_own_id() -> None:
     ids = IdMaker()
     made = [ids.make(path, "r")[0] for path in ("1.jpg", "1.png", "1.jpg", "1.jpg", "1~2.jpg", "")]
     assert made == ["1", "1.png", "1~2", "1~3", "1~2.jpg", "r"]
-    assert is_id_of("1", "1.jpg") and is_id_of("1.png", "1.png") and is_id_of("1~3", "1.jpg")
-    assert is_id_of("a", "/some/where/a.jpg")
-    assert not is_id_of("renamed", "1.jpg") and not is_id_of("1~x", "1.jpg")
+    assert is_id_for("1", "1.jpg") and is_id_for("1.png", "1.png") and is_id_for("1~3", "1.jpg")
+    assert is_id_for("a", "/some/where/a.jpg")
+    assert not is_id_for("renamed", "1.jpg") and not is_id_for("1~x", "1.jpg")

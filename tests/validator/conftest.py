@@ -24,7 +24,7 @@ from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
 from tests.zip_forge import real_zip
 
-_GREETING = re.compile(r"tfod: (?:serving on (\S+)|working)")
+_GREETING = re.compile(r"tfod: (?:serving on (\S+)|waiting for uploads)")
 REMOTE_TIMEOUT = 240
 """Seconds until what does not happen is a failure; on a busy machine all takes its time."""
 _MARK = "SERVICE_OF_TEST"

@@ -60,8 +60,8 @@ def test_exit_status_for_ci(
     path = tmp_path / "anno.zip"
     path.write_bytes(good_zip if kind == "good" else bad_zip)
     url = f"{service.url}/api/v1/validations?wait=60&fail=error&format=text"
-    status, out = 22, b"has not ended in time"
-    while b"has not ended in time" in out:  # which is told from the other two
+    status, out = 22, b"has not finished in time"
+    while b"has not finished in time" in out:  # which is told from the other two
         status, out = curl("--fail-with-body", "-F", f"file=@{path}", url)
     assert status == (0 if kind == "good" else 22)
     assert out.startswith(b"VALID" if kind == "good" else b"INVALID")
@@ -80,7 +80,7 @@ def test_fail_looks_at_its_own_level(service: Service, tmp_path: Path) -> None:
 def test_fail_without_a_report_in_time_is_no_success(service: Service, good_zip: bytes) -> None:
     response = service.upload({"file": ("a.zip", good_zip)}, wait=0, fail="error")
     found = problem(response, 409)
-    assert "goes on at /api/v1/validations/" in found["detail"]
+    assert "continues at /api/v1/validations/" in found["detail"]
     again = requests.get(service.url + response.headers["Location"], timeout=30)
     assert again.status_code == 200
 
@@ -288,7 +288,7 @@ class TestRepair:
         shutil.rmtree(upload)  # its time is over
         asked = {"token": uploaded["token"]}
         found = problem(requests.post(url, params=asked, timeout=60), 410)
-        assert "upload it again" in found["detail"]
+        assert "Upload it again" in found["detail"]
         two = [("file", (name, bad_zip)) for name in ("a.zip", "b.zip")]
         found = service.repair(service.upload(two, wait=0).json())
         assert found["state"] == "failed"
@@ -319,7 +319,7 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
     [
         ({"files": ("a.zip", b"x")}, {}, "files is not a field"),
         ({"file": (None, "text")}, {}, "file is not a field"),
-        ({"cvat_labels": ("l.json", b"[]")}, {}, "no file in the form"),
+        ({"cvat_labels": ("l.json", b"[]")}, {}, "form has no file"),
         ({"file": ("a.zip", b"x"), "decod": (None, "yes")}, {}, "decod is not a field"),
         ({"file": ("a.zip", b"x"), "for": (None, "tpu")}, {}, "for=tpu: expected one of cvat, "),
         ({"file": ("a.zip", b"x"), "label_map": (None, "x")}, {}, "expected a file, or one of"),

@@ -135,11 +135,11 @@ def repair(page: Any) -> None:
 
 def delete(page: Any, url: str) -> None:
     page.get_by_text("Delete", exact=True).click()
-    page.get_by_role("button", name="Delete it now").click()
+    page.get_by_role("button", name="Delete now").click()
     page.wait_for_url(url + "/")
 
 
-class ServerAnnotations:
+class HeldUpload:
     """An upload that no worker begins, since this process holds it: a test decides what becomes."""
 
     def __init__(self, url: str, data: Path, name: str) -> None:
@@ -179,7 +179,7 @@ def test_drop_report_repair_check_again(url: str, open_page: OpenPage) -> None:
     assert verdict_on(page) == MENDED
     assert page.locator("main h2").first.inner_text() == "Repaired: the copy is valid"
     done = page.locator(".repair").inner_text()
-    assert "0 records changed, 1 left out" in done and "TFR004" in done and "kept until" in done
+    assert "0 records changed, 1 dropped" in done and "TFR004" in done and "kept until" in done
     assert "TFRecord 1.0 and anno_repaired.zip" in page.locator(".next").inner_text()
     with page.expect_download() as download:
         page.get_by_role("link", name="Download the repaired zip").click()
@@ -192,7 +192,7 @@ def test_drop_report_repair_check_again(url: str, open_page: OpenPage) -> None:
 def test_what_only_a_person_can_decide_is_left(url: str, open_page: OpenPage) -> None:
     page = open_page()
     page.goto(url)
-    page.get_by_role("button", name="a broken one").click()
+    page.get_by_role("button", name="a broken zip").click()
     assert verdict_on(page) == "Not ready for CVAT: 2 errors in 2 of 12 images"
     assert page.locator(".card svg.image image").count() >= 4
     names = page.locator("svg.image").evaluate_all(
@@ -206,13 +206,13 @@ def test_what_only_a_person_can_decide_is_left(url: str, open_page: OpenPage) ->
         assert is_beside or number != image
     repair(page)
     assert verdict_on(page) == "Not ready for CVAT: 1 error in 1 of 11 images"
-    assert "what is left" in page.locator(".repair h2").inner_text()
-    page.get_by_role("link", name="that of the upload").click()
+    assert "remaining problems" in page.locator(".repair h2").inner_text()
+    page.get_by_role("link", name="report of the upload").click()
     page.get_by_text("2 errors in 2 of 12 images").first.wait_for()
 
 
 def test_how_far_a_check_is_and_why_it_failed(url: str, data: Path, open_page: OpenPage) -> None:
-    page, held = open_page(), ServerAnnotations(url, data, ATTACK)
+    page, held = open_page(), HeldUpload(url, data, ATTACK)
     page.goto(held.url)
     assert page.get_by_role("heading", name="Waiting").is_visible()
     held.begin()
@@ -221,7 +221,7 @@ def test_how_far_a_check_is_and_why_it_failed(url: str, data: Path, open_page: O
     assert page.get_by_role("progressbar").evaluate("bar => bar.position") == 0.51
     assert page.get_by_role("status").inner_text() == "50 percent checked"
     held.fail(f"Too many {ATTACK}.")
-    page.get_by_role("heading", name="The check could not be done").wait_for()
+    page.get_by_role("heading", name="The check failed").wait_for()
     shown = page.locator("main").inner_text()
     assert shown.count(ATTACK) == 2 and "max_records" in shown
     assert page.locator("progress").count() == 0
@@ -246,7 +246,7 @@ def test_the_link_has_no_token_which_survives_a_reload(url: str, open_page: Open
         assert one.get_by_text("Delete", exact=True).is_visible() == is_owner
     delete(page, url)
     assert stranger.goto(link).status == 404
-    assert stranger.get_by_role("heading", name="Nothing here").is_visible()
+    assert stranger.get_by_role("heading", name="Page not found").is_visible()
 
 
 def test_without_scripts_and_without_https(url: str, open_page: OpenPage) -> None:
@@ -281,7 +281,7 @@ def test_by_keyboard_alone(url: str, open_page: OpenPage) -> None:
             visited.append(focused())
             assert len(visited) < 40, visited
 
-    tab_to("Skip to the content")
+    tab_to("Skip to content")
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.id === 'main'")
     page.keyboard.press("Tab")
@@ -308,7 +308,14 @@ def test_by_keyboard_alone(url: str, open_page: OpenPage) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Download the repaired zip").wait_for()
     assert verdict_on(page) == MENDED
-    for name in ("Download the repaired zip", "http", "Copy", "Check another", "HTML", "Delete"):
+    for name in (
+        "Download the repaired zip",
+        "http",
+        "Copy",
+        "Check other files",
+        "HTML",
+        "Delete",
+    ):
         tab_to(name)
 
 
@@ -336,7 +343,7 @@ def test_a_token_and_a_limit(open_page: OpenPage, tmp_path: Path) -> None:
         page.goto(guarded)
         page.locator("#file").set_input_files(named("large.zip", bytes(2_000_000)))
         alert = page.get_by_role("alert")
-        assert alert.inner_text().startswith("These files have 2.0 MB; at most 1.0 MB")
+        assert alert.inner_text().startswith("Your files have 2.0 MB, but the limit is 1.0 MB")
         page.get_by_role("button", name="Check", exact=True).click()
         assert page.url == guarded + "/"
 
@@ -363,14 +370,14 @@ def test_no_page_has_violations_or_scrolls_sideways(
             colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
             shades[scheme] = sum(map(int, re.findall(r"\d+", colour)))
 
-    held = ServerAnnotations(url, data, ATTACK * 5)
+    held = HeldUpload(url, data, ATTACK * 5)
     page.goto(held.url)
     check("waiting")
     held.begin()
     page.get_by_role("heading", name="Checking").wait_for()
     check("checking")
     held.fail(ATTACK * 9)
-    page.get_by_role("heading", name="The check could not be done").wait_for()
+    page.get_by_role("heading", name="The check failed").wait_for()
     check("failed")
     send(page, url, (EXAMPLES / "shapes_broken.zip").read_bytes(), ATTACK * 5)
     verdict_on(page)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tfod_validator.folder import DataFolder
-from tfod_validator.guard import REFUSED, Guard, Parser
+from tfod_validator.guard import REJECTED, Guard, Parser
 from tfod_validator.settings import Settings
 from waitress.adjustments import Adjustments
 
@@ -133,12 +133,12 @@ def test_a_body_that_comes_too_slowly_is_ended(tmp_path: Path) -> None:
     parser = Parser(Guard(Settings(data=tmp_path, min_free_bytes=1)), Adjustments())
     parser.received(head_of("Content-Length: 100000").encode() + bytes(10))
     assert not parser.completed
-    parser.began -= 60
+    parser.started -= 60
     parser.received(bytes(50_000))  # enough for a minute
     assert not parser.completed
-    parser.began -= 600
+    parser.started -= 600
     parser.received(b"a")
-    assert parser.completed and parser.headers[REFUSED] == "max_upload_seconds"
+    assert parser.completed and parser.headers[REJECTED] == "max_upload_seconds"
 
 
 def test_room_on_the_disk_is_looked_at_by_the_head(start_service: Start) -> None:

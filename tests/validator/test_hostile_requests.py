@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import requests
-from tfod_validator.access import is_allowed, network_of
+from tfod_validator.access import get_network, is_allowed
 
 from tests.validator import sockets
 from tests.validator.conftest import Service, zip_of
@@ -183,12 +183,12 @@ class TestAccess:
         assert is_allowed("/", given, "Sesame-1")
 
     def test_a_network_of_ipv6_is_one_client(self) -> None:
-        one, other = network_of("2001:db8::1"), network_of("2001:db8::ffff:2")
+        one, other = get_network("2001:db8::1"), get_network("2001:db8::ffff:2")
         assert one == other == "2001:db8::/64"
-        assert network_of("2001:db8:0:1::1") != one
-        assert network_of("fe80::1%eth0") == "fe80::/64"
-        assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") == "10.0.0.1"
-        assert network_of("unknown") == "unknown"
+        assert get_network("2001:db8:0:1::1") != one
+        assert get_network("fe80::1%eth0") == "fe80::/64"
+        assert get_network("::ffff:10.0.0.1") == get_network("10.0.0.1") == "10.0.0.1"
+        assert get_network("unknown") == "unknown"
 
     def test_who_asks_is_not_what_headers_say(self, service: Service) -> None:
         """Without a proxy that is trusted."""

@@ -39,7 +39,7 @@ class TestTurns:
         taken = []
         for _ in range(5):
             taken.append(workers.take() or "")
-            workers.done(taken[-1])
+            workers.finish(taken[-1])
         assert taken == ["a1", "b1", "c1", "a2", "a3"]
 
     def test_one_place_is_left_to_others(self, workers: LocalQueue) -> None:
@@ -50,7 +50,7 @@ class TestTurns:
         assert workers.take() == "b1"  # since one of a runs
         workers.add("a1", "a")  # which runs
         assert workers.count("a") == (1, 1)
-        workers.done("a1")
+        workers.finish("a1")
         assert workers.take() == "a2"
 
     def test_an_end(self, workers: LocalQueue) -> None:
@@ -129,7 +129,7 @@ def test_a_check_that_dies_is_begun_again(start_service: Start) -> None:
                 os.kill(check, signal.SIGKILL)
     found = running.wait_until_over(key)
     assert (found["state"], found["failure"]["status"]) == ("failed", 500)
-    assert "was begun 3 times and never ended" in found["failure"]["detail"]
+    assert "was started 3 times and never finished" in found["failure"]["detail"]
     problem(running.get(found["links"]["html"]), 500)
 
 
@@ -194,7 +194,7 @@ class TestLimitsOfAChild:
         key, _ = held_check(running)
         failure = running.wait_until_over(key)["failure"]
         assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
-        assert "took longer than the 1 seconds allowed" in failure["detail"]
+        assert "took longer than 1 seconds" in failure["detail"]
 
     def test_memory(self, start_service: Start) -> None:
         limits = {"TFOD_MAX_CHECK_BYTES": str(400 << 20), "TFOD_MAX_RECORD_BYTES": str(1 << 30)}
@@ -228,7 +228,7 @@ class TestFolder:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> DataFolder:
         folder = DataFolder(Settings(data=tmp_path, upload_seconds=60, report_seconds=3600))
-        folder.make()
+        folder.create()
         return folder
 
     def accept(self, folder: DataFolder) -> str:
@@ -253,7 +253,7 @@ class TestFolder:
         assert [one and one.records for one in published] == [1, None]
         found = folder.find(key)
         assert found is not None and found.result is not None and found.result.records == 1
-        assert folder.waiting() == [] == [*tmp_path.rglob("attempt-*")]
+        assert folder.list_waiting() == [] == [*tmp_path.rglob("attempt-*")]
 
     def test_what_was_published_before_a_crash_is_not_checked_again(
         self, folder: DataFolder, tmp_path: Path
@@ -264,7 +264,7 @@ class TestFolder:
         attempt.rename(attempt.parent / "report")  # and then all was killed
         found = folder.find(key)
         assert found is not None and found.state == "queued"
-        assert folder.waiting() == [] and folder.upload_ends(key) is not None
+        assert folder.list_waiting() == [] and folder.upload_ends(key) is not None
 
     def test_one_process_holds_what_waits(self, folder: DataFolder) -> None:
         key = self.accept(folder)
@@ -284,7 +284,7 @@ class TestFolder:
         assert folder.publish(attempt) is None and folder.find(key) is None
         assert not [*tmp_path.glob("*/*")]
         (attempt / "tmp").mkdir(parents=True)  # as a repair does that has not been ended yet
-        assert folder.waiting() == [] and not [*tmp_path.glob("*/*")]
+        assert folder.list_waiting() == [] and not [*tmp_path.glob("*/*")]
 
     def test_what_nobody_can_read_does_not_stop_the_others(
         self, folder: DataFolder, tmp_path: Path
@@ -293,7 +293,7 @@ class TestFolder:
         for name, text in (("a" * 22, ""), ("b" * 22, "[]"), ("c" * 22, '{"files": [{"x": 1}]}')):
             (tmp_path / "waiting" / name).mkdir()
             (tmp_path / "waiting" / name / "request.json").write_text(text)
-        assert [one for one, _ in folder.waiting()] == [key]
+        assert [one for one, _ in folder.list_waiting()] == [key]
         assert folder.find("a" * 22) is None
 
     def test_what_has_expired_is_removed(self, folder: DataFolder, tmp_path: Path) -> None:

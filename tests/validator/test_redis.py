@@ -84,7 +84,7 @@ def test_uploads_are_accepted_while_redis_is_away(tmp_path: Path) -> None:
 def test_what_was_accepted_while_redis_was_away_is_queued_later(redis: str, tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data", queue=redis)
     folder = DataFolder(settings)
-    folder.make()
+    folder.create()
     folder.accept(folder.begin_upload(), Request())
     queue = RedisQueue(settings)
     queue.start()
@@ -107,7 +107,7 @@ def test_a_check_that_always_dies_is_reported(redis: str, tmp_path: Path) -> Non
                         os.kill(check, signal.SIGKILL)
             time.sleep(0.02)
         failure = web.wait_until_over(key)["failure"]
-        assert "was begun 2 times and never ended" in failure["detail"]
+        assert "was started 2 times and never finished" in failure["detail"]
 
 
 def _is_check(pid: int, worker: Service) -> bool:

@@ -1,5 +1,4 @@
-"""The Flask service: uploads and their options go in, reports come out, as pages and as JSON.
+"""The Flask service: checks uploads and returns reports, as pages and as JSON.
 
-It stands on top: it may import ``tfod.checker`` and what that imports, and nothing imports it but
-``tfod serve``.
+May import ``tfod.checker`` and the packages that it imports. Only ``tfod serve`` imports it.
 """

@@ -1,4 +1,4 @@
-"""Who may do what: the token of the service, and requests that other sites make browsers send."""
+"""Access control: the token of the service, and requests that other sites make browsers send."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import hmac
 import ipaddress
 from contextlib import suppress
 
-_OPEN = ("/healthz", "/readyz", "/static/", "/report.css")
+_PUBLIC_PATHS = ("/healthz", "/readyz", "/static/", "/report.css")
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 def is_allowed(path: str, authorization: str, token: str) -> bool:
-    """Whether the service's token is given, as bearer or as password, where one is needed."""
-    if not token or path.startswith(_OPEN):
+    """Check whether the path is public, or the token is sent as Bearer or as a Basic password."""
+    if not token or path.startswith(_PUBLIC_PATHS):
         return True
-    scheme, _, given = authorization.partition(" ")
+    scheme, _, credentials = authorization.partition(" ")
     if scheme.lower() == "basic":
-        with suppress(ValueError):  # of base64 and of UTF-8
-            _, _, password = base64.b64decode(given.strip()).decode().partition(":")
-            return is_token(password, hash_of(token))
+        with suppress(ValueError):  # invalid base64 or UTF-8
+            _, _, password = base64.b64decode(credentials.strip()).decode().partition(":")
+            return is_token(password, hash_token(token))
         return False
-    return scheme.lower() == "bearer" and is_token(given.strip(), hash_of(token))
+    return scheme.lower() == "bearer" and is_token(credentials.strip(), hash_token(token))
 
 
-def hash_of(token: str) -> str:
-    """What is kept of a token."""
+def hash_token(token: str) -> str:
+    """Return the SHA-256 of a token, in which form it is stored."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def is_token(given: str, kept: str) -> bool:
-    """Whether a token is the one of which that is kept; takes as long whatever is given."""
-    return hmac.compare_digest(hash_of(given), kept)
+def is_token(token: str, stored_hash: str) -> bool:
+    """Check a token against its stored hash, in constant time."""
+    return hmac.compare_digest(hash_token(token), stored_hash)
 
 
-def is_own(method: str, site: str | None, origin: str | None, host: str) -> bool:
-    """Whether a request that changes something comes from a page of ours, or from no browser.
+def is_same_site(method: str, site: str | None, origin: str | None, host: str) -> bool:
+    """Check whether a request is safe, comes from one of our pages, or not from a browser.
 
-    Browsers say whose page is behind a request in the header Sec-Fetch-Site, older ones in Origin;
+    Browsers send the site of a request in the header Sec-Fetch-Site, older browsers in Origin;
     other clients send neither.
     """
     if method in _SAFE_METHODS:
@@ -48,13 +48,13 @@ def is_own(method: str, site: str | None, origin: str | None, host: str) -> bool
     return origin is None or origin.partition("://")[2] == host
 
 
-def network_of(address: str) -> str:
-    """What one client has: an address of IPv4, or a /64 of IPv6, in which it may take any."""
+def get_network(address: str) -> str:
+    """Return the addresses of a client: one IPv4 address, or a /64 network of IPv6."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if isinstance(parsed, ipaddress.IPv4Address):
         return str(parsed)
-    mapped = parsed.ipv4_mapped  # a client of IPv4 at a socket for both
+    mapped = parsed.ipv4_mapped  # IPv4 clients of a dual-stack socket
     return str(mapped or ipaddress.IPv6Network((int(parsed), 64), strict=False))

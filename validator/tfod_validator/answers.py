@@ -1,7 +1,7 @@
-"""Answers beside pages: JSON, files, and errors as problem details (RFC 9457).
+"""Responses other than pages: JSON, files, and errors as problem details (RFC 9457).
 
-waitress sends files as fast as they are read. A report may be long, and who asks for it slow: no
-part of it is in memory, and none is copied.
+waitress sends files only as fast as the client reads them. Reports can be long and clients slow, so
+reports are sent from their files, and are never held in memory or copied.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ TYPES = {
     "junit": "application/xml",
     "text": "text/plain",
 }
-"""What the formats of a report are called over HTTP."""
+"""The content types of the report formats."""
 _DETAILS = {
-    400: "The request cannot be understood.",
-    404: "There is nothing at this address; see /openapi.json, or /docs.",
-    405: "This address does not know that method; the header Allow names those it knows.",
-    413: "The form has too many parts, or longer texts than belong here.",
-    415: "The service does not take this type of content.",
+    400: "The request is malformed.",
+    404: "This page does not exist. See /docs, or /openapi.json.",
+    405: "This method is not allowed here; the header Allow lists the allowed ones.",
+    413: "The form has too many parts, or a text field is too long.",
+    415: "The service does not accept this content type.",
 }
-"""What is said of errors that Flask and Werkzeug raise."""
+"""Details of the errors that Flask and Werkzeug raise."""
 _log = logging.getLogger("tfod.service")
 
 
-class _Joined(io.RawIOBase):
-    """Parts of files, one after the other; waitress reads a piece where it needs one."""
+class _JoinedFile(io.RawIOBase):
+    """The concatenation of parts of files, which waitress reads in pieces."""
 
     def __init__(self, *parts: tuple[IO[bytes], int, int]) -> None:
-        self._parts, self._place = parts, 0
+        self._parts, self._offset = parts, 0
         self._length = sum(stop - start for _, start, stop in parts)
 
     def readable(self) -> bool:
@@ -51,18 +51,18 @@ class _Joined(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._place = (0, self._place, self._length)[whence] + offset
-        return self._place
+        self._offset = (0, self._offset, self._length)[whence] + offset
+        return self._offset
 
     def readinto(self, buffer: Any) -> int:
         begin = 0
         for file, start, stop in self._parts:
             end = begin + stop - start
-            if self._place < end:
-                file.seek(start + self._place - begin)
-                data = file.read(min(len(buffer), end - self._place))
+            if self._offset < end:
+                file.seek(start + self._offset - begin)
+                data = file.read(min(len(buffer), end - self._offset))
                 buffer[: len(data)] = data
-                self._place += len(data)
+                self._offset += len(data)
                 return len(data)
             begin = end
         return 0
@@ -73,55 +73,57 @@ class _Joined(io.RawIOBase):
         super().close()
 
 
-def as_json(document: object, status: int = 200) -> AnyResponse:
-    """A document."""
+def send_json(document: object, status: int = 200) -> AnyResponse:
+    """Return a JSON response."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return Response(text + "\n", status, content_type=TYPES["json"])
 
 
-def from_file(file: Path | IO[bytes], kind: str, **more: Any) -> AnyResponse:
-    """A file; ``more`` are arguments of ``send_file``."""
-    return send_file(file, kind, conditional=False, etag=False, **more)
+def stream_file(file: Path | IO[bytes], content_type: str, **options: Any) -> AnyResponse:
+    """Return a response with a file; ``options`` are arguments of ``send_file``."""
+    return send_file(file, content_type, conditional=False, etag=False, **options)
 
 
-def around(before: str, path: Path, start: int, stop: int, after: str, kind: str) -> AnyResponse:
-    """A part of a file, with texts before and behind it."""
+def stream_part(
+    before: str, path: Path, start: int, stop: int, after: str, content_type: str
+) -> AnyResponse:
+    """Return a response with a part of a file between two texts."""
     texts = [text.encode("utf-8", "replace") for text in (before, after)]
     head, tail = ((io.BytesIO(text), 0, len(text)) for text in texts)
-    file = _Joined(head, (path.open("rb"), start, stop), tail)
-    return from_file(cast("IO[bytes]", file), kind)
+    file = _JoinedFile(head, (path.open("rb"), start, stop), tail)
+    return stream_file(cast("IO[bytes]", file), content_type)
 
 
 class ProblemError(Exception):
-    """An answer in place of the one that was asked for, or why a check could not be done.
+    """An error response, or the reason why a check failed.
 
     Args:
-        status: of HTTP.
-        detail: a sentence: what is wrong, and what to do.
-        headers: that the answer has in addition.
-        more: other members of the document: ``limit`` is the name of the limit that was reached,
-            ``parameter`` that of the parameter that is wrong.
+        status: HTTP status code.
+        detail: sentence that says what is wrong and what to do.
+        headers: additional headers of the response.
+        members: additional members of the document: ``limit`` is the name of the limit that was
+            exceeded, ``parameter`` the name of the wrong parameter.
     """
 
     def __init__(
-        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
         super().__init__(detail)
         self.headers = headers or {}
-        known = {"type": "about:blank", "title": HTTPStatus(status).phrase}
-        self.document = {**known, "status": status, "detail": detail, **more}
+        header = {"type": "about:blank", "title": HTTPStatus(status).phrase}
+        self.document = {**header, "status": status, "detail": detail, **members}
 
 
-def answer_errors(app: Flask) -> None:
-    """Have every error of an application answered as a problem."""
-    app.register_error_handler(ProblemError, _answer)
-    app.register_error_handler(HTTPException, _answer_http)
-    app.register_error_handler(Exception, _answer_other)
+def register_error_handlers(app: Flask) -> None:
+    """Make an application send all errors as problem details."""
+    app.register_error_handler(ProblemError, _send_problem)
+    app.register_error_handler(HTTPException, _send_http_error)
+    app.register_error_handler(Exception, _send_exception)
 
 
-def _answer(problem: ProblemError) -> Response:
+def _send_problem(problem: ProblemError) -> Response:
     types = [name for name, _ in request.accept_mimetypes]
-    if "text/html" in types and not request.path.startswith("/api/"):  # a person looks at it
+    if "text/html" in types and not request.path.startswith("/api/"):  # from a browser
         response = Response(render_template("error.html", problem=problem.document))
     else:
         text = json.dumps(problem.document, ensure_ascii=False) + "\n"
@@ -131,18 +133,18 @@ def _answer(problem: ProblemError) -> Response:
     return response
 
 
-def _answer_http(error: HTTPException) -> Any:
+def _send_http_error(error: HTTPException) -> Any:
     original = error.get_response()
     if error.code is None or error.code < 400:
         return original
     detail = _DETAILS.get(error.code) or error.description or ""
     headers = {name: original.headers[name] for name in ("Allow",) if name in original.headers}
-    return _answer(ProblemError(error.code, detail, headers=headers))
+    return _send_problem(ProblemError(error.code, detail, headers=headers))
 
 
-def _answer_other(error: Exception) -> Response:
+def _send_exception(error: Exception) -> Response:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _answer(ProblemError(507, "The service's disk is full; try again later."))
-    _log.exception("a request failed")
-    detail = "The service has made a mistake; its log has more under the request's number."
-    return _answer(ProblemError(500, detail))
+        return _send_problem(ProblemError(507, "The disk of the service is full. Try again later."))
+    _log.exception("request failed")
+    hint = "The operator of the service finds details in its log under the number of this request."
+    return _send_problem(ProblemError(500, f"Internal error. {hint}"))

@@ -1,7 +1,4 @@
-"""The HTTP API: validations, what is checked, and what those who run the service ask.
-
-``static/openapi.json`` describes it.
-"""
+"""The HTTP API, which ``static/openapi.json`` describes."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from tfod.checker.receivers import RECEIVERS
 from tfod.checker.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator.answers import TYPES, ProblemError, around, as_json, from_file
+from tfod_validator.answers import TYPES, ProblemError, send_json, stream_file, stream_part
 from tfod_validator.folder import REPORTS, Validation
 from tfod_validator.uploads import accept, find, queue, wait_for
 from tfod_validator.uploads import repair as repair_upload
@@ -37,32 +34,32 @@ _REPORT = '\n  "report": '
 _RULE = ("code", "severity", "title", "why", "fix", "source")
 
 
-def parameters(*names: str) -> dict[str, str]:
-    """The parameters of the address that are given; others than these are typing errors.
+def read_parameters(*names: str) -> dict[str, str]:
+    """Return the query parameters of the request, which may have only these names.
 
     Raises:
-        ProblemError: there is another, or the value of one makes no sense.
+        ProblemError: there is an unknown parameter, or a parameter has an invalid value.
     """
-    known: dict[str, Mapping[str, object]] = {
+    choices: dict[str, Mapping[str, object]] = {
         "format": REPORTS,
         "fail": {"error": 1, "warning": 1},
         "for": RECEIVERS,
     }
-    given = request.args.to_dict()
-    for name, text in given.items():
+    query = request.args.to_dict()
+    for name, text in query.items():
         if name not in names:
             raise ProblemError(400, f"{name[:80]} is not a parameter here.", parameter=name[:80])
-        if name in known and text not in known[name]:
-            detail = f"{name}={text[:80]}: expected one of {', '.join(known[name])}."
+        if name in choices and text not in choices[name]:
+            detail = f"{name}={text[:80]}: expected one of {', '.join(choices[name])}."
             raise ProblemError(400, detail, parameter=name)
-    most = queue().settings.max_wait_seconds
-    if not 0 <= _number(given.get("wait", "0")) <= most:
-        detail = f"wait={given['wait'][:80]}: expected seconds, from 0 to {most}."
+    max_seconds = queue().settings.max_wait_seconds
+    if not 0 <= _parse_number(query.get("wait", "0")) <= max_seconds:
+        detail = f"wait={query['wait'][:80]}: expected seconds, from 0 to {max_seconds}."
         raise ProblemError(400, detail, parameter="wait")
-    return given
+    return query
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -71,156 +68,158 @@ def _number(text: str) -> float:
 
 @api.post(f"{_V1}/validations")
 def create() -> AnyResponse:
-    """Upload files and have them checked."""
-    given = parameters(*_ANSWER, "for")
-    return _answer(given, *accept({name: given[name] for name in given.keys() & {"for"}}))
+    """Upload files and check them."""
+    query = read_parameters(*_ANSWER, "for")
+    return _send_validation(query, *accept({name: query[name] for name in query.keys() & {"for"}}))
 
 
 @api.post(f"{_V1}/validations/<key>/repair")
 def repair(key: str) -> AnyResponse:
-    """Repair a copy of an upload, and check it: a validation of its own."""
-    given = parameters(*_ANSWER, "token")
-    return _answer(given, *repair_upload(key, given.get("token", "")))
+    """Repair a copy of an upload, and check it as a new validation."""
+    query = read_parameters(*_ANSWER, "token")
+    return _send_validation(query, *repair_upload(key, query.get("token", "")))
 
 
 @api.get(f"{_V1}/validations/<key>")
 def validation(key: str) -> AnyResponse:
-    """State, progress and report of a validation."""
-    return _answer(parameters(*_ANSWER), find(key))
+    """Return the state, progress and report of a validation."""
+    return _send_validation(read_parameters(*_ANSWER), find(key))
 
 
-def _answer(given: Mapping[str, str], found: Validation, token: str = "") -> AnyResponse:
-    """A validation, a new one with its token, in the format that is asked for, when it has ended.
+def _send_validation(
+    query: Mapping[str, str], validation: Validation, token: str = ""
+) -> AnyResponse:
+    """Send a validation in the requested format when it has finished, or after the time to wait.
 
-    It says as much as there is when the time to wait is over; 409 or 422 where `fail` says so.
+    A new validation has a token. The parameter ``fail`` makes the status 409 or 422.
     """
-    found, name = wait_for(found, float(given.get("wait", "0"))), given.get("format") or _accepted()
-    location = {"Location": url_for("api.validation", key=found.id)}
-    if "fail" in given and not found.result:
-        detail = f"The check has not ended in time; it goes on at {location['Location']}."
+    validation = wait_for(validation, float(query.get("wait", "0")))
+    name = query.get("format") or _accepted_format()
+    location = {"Location": url_for("api.validation", key=validation.id)}
+    if "fail" in query and not validation.result:
+        detail = f"The check has not finished in time. It continues at {location['Location']}."
         raise ProblemError(409, detail, headers=location | _RETRY_AFTER)
-    if token and not found.result:
-        response = as_json(describe(found, token), 202)
+    if token and not validation.result:
+        response = send_json(describe(validation, token), 202)
         response.headers.update(_RETRY_AFTER)
-    elif name == "json" and not (found.state == "failed" and "fail" in given):
-        response = _with_report(found, token)
+    elif name == "json" and not (validation.state == "failed" and "fail" in query):
+        response = _send_with_report(validation, token)
     else:
-        response = _document(found, name)
-    if "fail" in given and found.result:
-        least = Severity(given["fail"]).rank
-        if any(found.result.findings.get(one.value) for one in Severity if one.rank >= least):
+        response = _send_report(validation, name)
+    if "fail" in query and validation.result:
+        counts, min_rank = validation.result.findings, Severity(query["fail"]).rank
+        if any(counts.get(level.value) for level in Severity if level.rank >= min_rank):
             response.status_code = 422
     if token:
         response.headers.update(location)
     return response
 
 
-def _with_report(found: Validation, token: str) -> AnyResponse:
-    """A validation and its report."""
-    answer = as_json(describe(found, token))
-    if found.state != "finished":
-        return answer
-    before, _, after = answer.get_data(as_text=True).partition(f"{_REPORT}null")
-    path = found.document("json")
-    return around(before + _REPORT, path, 0, path.stat().st_size, after, TYPES["json"])
+def _send_with_report(validation: Validation, token: str) -> AnyResponse:
+    response = send_json(describe(validation, token))
+    if validation.state != "finished":
+        return response
+    before, _, after = response.get_data(as_text=True).partition(f"{_REPORT}null")
+    path = validation.document("json")
+    return stream_part(before + _REPORT, path, 0, path.stat().st_size, after, TYPES["json"])
 
 
-def _document(found: Validation, name: str) -> AnyResponse:
-    """The report in a format, or why there is none.
-
-    Raises:
-        ProblemError: the check has not ended, or could not be done.
-    """
-    if not found.result:
-        raise ProblemError(409, "The check has not ended; ask again.", headers=_RETRY_AFTER)
-    if found.result.failure:
-        raise ProblemError(**found.result.failure)
-    response = from_file(found.document(name), TYPES[name])
+def _send_report(validation: Validation, name: str) -> AnyResponse:
+    """Send the report in a format; raise ProblemError if there is none."""
+    if not validation.result:
+        detail = "The check has not finished. Try again later."
+        raise ProblemError(409, detail, headers=_RETRY_AFTER)
+    if validation.result.failure:
+        raise ProblemError(**validation.result.failure)
+    response = stream_file(validation.document(name), TYPES[name])
     if name == "html":
         response.headers["Content-Security-Policy"] = _DOCUMENT_POLICY
     return response
 
 
-def _accepted() -> str:
-    """The format that the header Accept prefers."""
+def _accepted_format() -> str:
+    """Return the report format that the header Accept prefers."""
     return _FORMATS[request.accept_mimetypes.best_match(list(_FORMATS), "application/json")]
 
 
 @api.delete(f"{_V1}/validations/<key>")
 def delete(key: str) -> AnyResponse:
-    """Delete a validation, its report and its files, as only who has its token may."""
-    queue().folder.delete(find(key, parameters("token").get("token", "")).id)
+    """Delete a validation with its report and files; needs the token of the upload."""
+    queue().folder.delete(find(key, read_parameters("token").get("token", "")).id)
     return Response(status=204)
 
 
 @api.get(f"{_V1}/validations/<key>/report")
 def report(key: str) -> AnyResponse:
-    """The report alone, to be saved, as `tfod check` writes it."""
-    name = parameters("format").get("format") or _accepted()
-    response = _document(find(key), name)
+    """Return only the report, as a download in the format of `tfod check`."""
+    name = read_parameters("format").get("format") or _accepted_format()
+    response = _send_report(find(key), name)
     response.headers["Content-Disposition"] = f"attachment; filename=tfod-{REPORTS[name]}"
     return response
 
 
 @api.get(f"{_V1}/validations/<key>/repaired")
 def repaired(key: str) -> AnyResponse:
-    """The repaired zip, for as long as uploads are kept."""
-    found = find(key)
-    if found.request.repair_of is None:
-        raise ProblemError(404, "This is no repair; POST to /repair of a validation makes one.")
-    path = found.request.files[0].place(found.folder)
-    if not (found.result and path.is_file()):
-        raise ProblemError(410, "The repaired zip is no longer kept; repair the upload again.")
-    return from_file(path, "application/zip", as_attachment=True)
+    """Return the repaired zip, which is deleted together with the upload."""
+    validation = find(key)
+    if validation.request.repair_of is None:
+        start = "Send a POST request to /repair of a validation to start one."
+        raise ProblemError(404, f"This validation is not a repair. {start}")
+    path = validation.request.files[0].path_in(validation.folder)
+    if not (validation.result and path.is_file()):
+        raise ProblemError(410, "The repaired zip was deleted. Repair the upload again.")
+    return stream_file(path, "application/zip", as_attachment=True)
 
 
 @api.get(f"{_V1}/profiles")
 def profiles() -> AnyResponse:
-    """All profiles that have a name."""
-    return as_json({"profiles": [profile_to_document(one) for one in READY.values()]})
+    """Return all named profiles."""
+    documents = [profile_to_document(profile) for profile in READY.values()]
+    return send_json({"profiles": documents})
 
 
 @api.get(f"{_V1}/rules")
 def rules() -> AnyResponse:
-    """All rules, with why they matter and what to do."""
-    return as_json({"families": FAMILIES, "rules": [_rule(one) for one in all_rules().values()]})
+    """Return all rules, with the reason and the fix of each."""
+    rules = [_rule_to_json(rule) for rule in all_rules().values()]
+    return send_json({"families": FAMILIES, "rules": rules})
 
 
 @api.get(f"{_V1}/rules/<code>")
 def rule(code: str) -> AnyResponse:
-    """A rule by its code."""
-    found = all_rules().get(code)
-    if found is None:
-        raise ProblemError(404, f"There is no such rule; see {_V1}/rules.")
-    return as_json(_rule(found))
+    """Return a rule by its code."""
+    rule = all_rules().get(code)
+    if rule is None:
+        raise ProblemError(404, f"This rule does not exist. {_V1}/rules lists all rules.")
+    return send_json(_rule_to_json(rule))
 
 
-def _rule(one: Rule) -> dict[str, str]:
-    return {name: getattr(one, name) for name in _RULE}
+def _rule_to_json(rule: Rule) -> dict[str, str]:
+    return {name: getattr(rule, name) for name in _RULE}
 
 
 @api.get("/healthz")
 def live() -> AnyResponse:
-    """Whether the process answers."""
-    return as_json({"status": "ok"})
+    """Confirm that the process is running."""
+    return send_json({"status": "ok"})
 
 
 @api.get("/readyz")
 def ready() -> AnyResponse:
-    """Whether disk, data folder and workers are there: 503 if one is not."""
-    folder, least = queue().folder, queue().settings.min_free_bytes
+    """Check disk, data folder and workers; the status is 503 if one of them fails."""
+    folder, min_free = queue().folder, queue().settings.min_free_bytes
     checks = {
-        "disk": _state_of(lambda: folder.free_bytes() > least),
-        "folder": _state_of(folder.is_there),
-        "workers": _state_of(queue().is_alive),
+        "disk": _check_state(lambda: folder.free_bytes() > min_free),
+        "folder": _check_state(folder.is_writable),
+        "workers": _check_state(queue().is_alive),
     }
     status = "failing" if "failing" in checks.values() else "ok"
-    return as_json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
+    return send_json({"status": status, "checks": checks}, 200 if status == "ok" else 503)
 
 
-def _state_of(is_there: Callable[[], bool]) -> str:
+def _check_state(is_ok: Callable[[], bool]) -> str:
     try:
-        return "ok" if is_there() else "failing"
+        return "ok" if is_ok() else "failing"
     except Exception:
         current_app.logger.warning("not ready", exc_info=True)
         return "failing"
@@ -228,38 +227,38 @@ def _state_of(is_there: Callable[[], bool]) -> str:
 
 @api.get("/metrics")
 def metrics() -> AnyResponse:
-    """Metrics for Prometheus."""
+    """Return metrics for Prometheus."""
     return Response(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
 
 @api.get("/openapi.json")
 def description() -> AnyResponse:
-    """The description of all this, in OpenAPI 3.1."""
+    """Return this description of the API, in OpenAPI 3.1."""
     return current_app.send_static_file("openapi.json")
 
 
-def describe(found: Validation, token: str) -> dict[str, Any]:
-    """A validation as JSON: its state and its progress, and where its report belongs."""
-    key, wanted, result = found.id, found.request, found.result
-    total = sum(one.bytes for one in wanted.files)
-    done, records = (total, result.records) if result else found.done or (0, 0)
+def describe(validation: Validation, token: str) -> dict[str, Any]:
+    """Return a validation as a JSON object, whose ``report`` is null."""
+    key, submission, result = validation.id, validation.request, validation.result
+    total = sum(file.bytes for file in submission.files)
+    done, records = (total, result.records) if result else validation.progress or (0, 0)
     links = {
         "self": url_for("api.validation", key=key),
         "page": url_for("pages.report", key=key),
         **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
     }
-    if wanted.repair_of is not None:
+    if submission.repair_of is not None:
         links["repaired"] = url_for("api.repaired", key=key)
     return {
         "id": key,
         **({"token": token} if token else {}),
-        "state": found.state,
-        "created": _moment(wanted.created),
-        "started": _moment(result.started) if result else None,
-        "ended": _moment(result.ended) if result else None,
-        "expires": _moment(wanted.created + queue().settings.report_seconds),
-        "files": [vars(one) for one in wanted.files],
-        "options": {"for": wanted.receiver, "profile": wanted.profile},
+        "state": validation.state,
+        "created": _to_iso(submission.created),
+        "started": _to_iso(result.started) if result else None,
+        "ended": _to_iso(result.ended) if result else None,
+        "expires": _to_iso(submission.created + queue().settings.report_seconds),
+        "files": [vars(file) for file in submission.files],
+        "options": {"for": submission.receiver, "profile": submission.profile},
         "progress": {
             "bytes": {"done": min(done, total), "total": total},
             "records": {"done": records, "total": records if result else None},
@@ -267,11 +266,11 @@ def describe(found: Validation, token: str) -> dict[str, Any]:
         "valid": result.valid if result else None,
         "report": None,
         "failure": result.failure if result else None,
-        "repair_of": wanted.repair_of,
+        "repair_of": submission.repair_of,
         "repair": result.repair if result else None,
         "links": links,
     }
 
 
-def _moment(seconds: float) -> str:
+def _to_iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")

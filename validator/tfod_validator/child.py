@@ -1,7 +1,7 @@
-"""What a process does for one check, under limits: the check, or before it a repair.
+"""The process of a single check, with resource limits. It may repair the upload first.
 
-What it finds is in the folder of its attempt when it ends: the report in every format, and then
-how it has ended. It calls the library and not the command, which catches MemoryError itself.
+It writes the report in all formats, and then the result, to the folder of its attempt. It calls the
+library instead of the command, which would catch MemoryError.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import Configuration, make_options
 from tfod.checker.finding import Severity
-from tfod.checker.profiles import file as file  # before the fork
+from tfod.checker.profiles import file as file  # imported before the fork
 from tfod.checker.receivers import RECEIVERS
-from tfod.checker.references import frames as frames  # before the fork
+from tfod.checker.references import frames as frames  # imported before the fork
 from tfod.checker.references.cvat_task import load_task
 from tfod.checker.report import Report
 from tfod.checker.reporters.html import render_html
@@ -48,57 +48,52 @@ from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
 from tfod_validator.settings import EXAMPLES, Settings
 
-_TELL_EVERY = 0.5
+_PROGRESS_SECONDS = 0.5
 _UNREADABLE = "TFR013"
-_IDS = ("NAM010", "NAM011")
-_NUMBERED = "The source id becomes a new number; the text is kept in tfod/attributes."
-"""What is done about these rules for receivers that they stop, and for no others."""
+_SOURCE_ID_RULES = ("NAM010", "NAM011")
+_NEW_SOURCE_ID = "The source id becomes a new number; the text is kept in tfod/attributes."
+"""The repair for these rules if they are errors for the receiver; else they are not repaired."""
 
 
 def run(settings: Settings, attempt: Path, request: Request) -> None:
-    """What the child does: a check, or a repair and a check of what it has made.
-
-    Args:
-        settings: of the service.
-        attempt: is in the folder of the upload; how it has ended is written into it.
-        request: what was asked for.
-    """
+    """Check an upload, after repairing it if requested, and write the result to the attempt."""
     _begin(settings, is_repair=request.repair_of is not None)
-    began, changes, upload = time.time(), None, attempt.parent / UPLOAD
+    started, changes, upload = time.time(), None, attempt.parent / UPLOAD
     try:
-        os.chdir(upload / "file")  # names in reports are those of the files, without a path
+        os.chdir(upload / "file")  # reports contain file names without a path
         if request.repair_of is not None:
             changes = _repair(attempt, request, settings)
         report = _check(attempt, request, settings)
+        severities = report.counts.by_severity.items()
         result = Result(
             report.valid,
-            began,
+            started,
             time.time(),
             records=report.counts.records,
-            findings={one.value: count for one, count in report.counts.by_severity.items()},
-            repairs=_repairs_of(report),
+            findings={severity.value: count for severity, count in severities},
+            repairs=_list_repairs(report),
             repair=changes,
         )
     except Exception as error:
-        problem = error if isinstance(error, ProblemError) else _problem_of(error, settings)
-        result = Result(None, began, time.time(), repair=changes, failure=problem.document)
-    with suppress(FileNotFoundError):  # it was deleted meanwhile
+        problem = error if isinstance(error, ProblemError) else _to_problem(error, settings)
+        result = Result(None, started, time.time(), repair=changes, failure=problem.document)
+    with suppress(FileNotFoundError):  # the upload was deleted in the meantime
         DataFolder(settings).write_result(attempt, result)
 
 
 def _begin(settings: Settings, *, is_repair: bool) -> None:
-    """Be a process of its own, which takes no more than it may, and ends with who began it."""
-    os.setsid()  # Ctrl-C is for the service alone
+    """Set the resource limits of the process, and end it when its parent ends."""
+    os.setsid()  # Ctrl-C is only for the service
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    longest = settings.max_body_bytes if is_repair else settings.max_report_bytes
-    for limit, most in (
+    max_file_bytes = settings.max_body_bytes if is_repair else settings.max_report_bytes
+    for limit, value in (
         (resource.RLIMIT_AS, settings.max_check_bytes),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, longest),
+        (resource.RLIMIT_FSIZE, max_file_bytes),
     ):
-        _, utmost = resource.getrlimit(limit)
-        most = most if utmost == resource.RLIM_INFINITY else min(most, utmost)
-        resource.setrlimit(limit, (most, most))
+        _, hard = resource.getrlimit(limit)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
 
 
 def _end_with_parent() -> None:
@@ -108,41 +103,38 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _problem_of(error: Exception, settings: Settings) -> ProblemError:
-    """What is said of an error."""
+def _to_problem(error: Exception, settings: Settings) -> ProblemError:
     code = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError):
-        most = f"{settings.max_check_bytes >> 20:,} MiB of memory"
-        detail = f"The check needed more than the {most} allowed; check the upload in parts."
+        limit = f"{settings.max_check_bytes >> 20:,} MiB of memory"
+        detail = f"The check needs more than {limit}. Check the upload in parts."
         return ProblemError(422, detail, limit="max_check_bytes")
     if isinstance(error, TfodError):
-        said = str(error).replace(f"{os.pardir}{os.sep}", "")
-        return ProblemError(422, f"The check could not run: {said}")
+        text = str(error).replace(f"{os.pardir}{os.sep}", "")
+        return ProblemError(422, f"The check could not run: {text}")
     if code == errno.EFBIG:
-        detail = (
-            "The report would be longer than the service allows: names of classes or files are "
-            "very long, or very many; check fewer."
-        )
+        cause = "there are very many or very long class or file names"
+        detail = f"The report would be too long, because {cause}. Check fewer files at a time."
         return ProblemError(422, detail, limit="max_report_bytes")
     if code in (errno.ENOSPC, errno.EDQUOT):
-        return ProblemError(507, "The service's disk is full; try again later.")
-    # Where it was raised, and its type: its text may quote the upload.
+        return ProblemError(507, "The disk of the service is full. Try again later.")
+    # Not the text of the error, which may quote the upload.
     frames = traceback.format_list(traceback.extract_tb(error.__traceback__))
-    print(f"a check failed: {type(error).__name__}\n{''.join(frames)}", file=sys.stderr, flush=True)
-    detail = "The service has made a mistake; its log has more. Upload again to try again."
-    return ProblemError(500, detail)
+    print(f"check failed: {type(error).__name__}\n{''.join(frames)}", file=sys.stderr, flush=True)
+    hint = "Upload the files again; if it happens again, ask the operator of the service."
+    return ProblemError(500, f"Internal error. {hint}")
 
 
 def _check(attempt: Path, request: Request, settings: Settings) -> Report:
-    """Check the files of the working folder, and write the report."""
-    paths = {one.role: os.path.join(os.pardir, one.role, one.name) for one in request.files}
-    asked = Configuration(
+    """Check the files in the working folder, and write the report."""
+    paths = {file.role: os.path.join(os.pardir, file.role, file.name) for file in request.files}
+    configuration = Configuration(
         receiver=request.receiver,
         profile=paths.get("profile") or request.profile,
         label_map=request.label_map,
     )
     options = make_options(
-        asked,
+        configuration,
         Configuration(),
         task=load_task(paths["cvat_labels"], None) if "cvat_labels" in paths else None,
         max_findings=settings.max_findings,
@@ -151,27 +143,29 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
             settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
         ),
     )
-    files = [File.at(one) for one in sorted(os.listdir())]
-    found = resolve_uploads(files, options.archive_limits)
+    sources = resolve_uploads(
+        [File.at(name) for name in sorted(os.listdir())], options.archive_limits
+    )
     if path := paths.get("label_map"):
-        found = found.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
-    report, texts = _reports_on(found, options, settings, _telling(attempt, settings))
+        sources = sources.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
+    report, texts = _make_reports(sources, options, settings, _make_progress(attempt, settings))
     if _UNREADABLE in report.counts.by_code:
-        raise ProblemError(500, "The service cannot read the upload on its disk; upload again.")
+        detail = "The service could not read the upload from its disk. Upload the files again."
+        raise ProblemError(500, detail)
     for name, text in texts.items():
         (attempt / REPORTS[name]).write_bytes(text.encode("utf-8", "replace"))
     return report
 
 
-def _reports_on(
-    found: ResolvedSources,
+def _make_reports(
+    sources: ResolvedSources,
     options: Options,
     settings: Settings,
     progress: Progress = lambda *_: None,
 ) -> tuple[Report, dict[str, str]]:
-    """Check what was found; the report, and its text in each format."""
-    report = check(found, options, progress)
-    samples = choose_samples(report, found.shards, options.profile, settings.max_images)
+    """Check shards, and return the report, and its text in each format."""
+    report = check(sources, options, progress)
+    samples = choose_samples(report, sources.shards, options.profile, settings.max_images)
     return report, {
         "html": render_html(report, samples, on_page=True),
         "junit": render_junit(report),
@@ -180,60 +174,62 @@ def _reports_on(
     }
 
 
-def _telling(attempt: Path, settings: Settings) -> Progress:
-    """Says in the attempt's folder what is read, and ends a check that reads too much."""
-    done, records, told = 0, 0, time.monotonic()
+def _make_progress(attempt: Path, settings: Settings) -> Progress:
+    """Return a function that writes the progress to the attempt, and enforces ``max_records``."""
+    done, records, written = 0, 0, time.monotonic()
 
-    def tell(more_bytes: int, more_records: int) -> None:
-        nonlocal done, records, told
+    def progress(more_bytes: int, more_records: int) -> None:
+        nonlocal done, records, written
         done, records = done + more_bytes, records + more_records
-        if records > (most := settings.max_records):
-            detail = f"The upload has more than the {most:,} records allowed; check it in parts."
+        if records > settings.max_records:
+            limit = f"{settings.max_records:,} records"
+            detail = f"The upload has more than {limit}. Check it in parts."
             raise ProblemError(422, detail, limit="max_records")
-        if time.monotonic() - told > _TELL_EVERY:
-            told = time.monotonic()
+        if time.monotonic() - written > _PROGRESS_SECONDS:
+            written = time.monotonic()
             (attempt / PROGRESS).write_text(json.dumps([done, records]))
 
-    return tell
+    return progress
 
 
-def _repairs_of(report: Report) -> dict[str, str]:
-    """What of a report can be repaired, by rule; nothing where no record could be read."""
+def _list_repairs(report: Report) -> dict[str, str]:
+    """Return the possible repairs by code; none if no record could be read."""
     if not report.counts.records:
         return {}
-    stops = RECEIVERS[report.receiver].severities(None)
-    done = {code: one.repair for code, one in all_rules().items() if one.repair}
-    for code in _IDS:
-        done[code] = _NUMBERED if stops.get(code) is Severity.ERROR else ""
-    return {code: done[code] for code in report.counts.by_code if done.get(code)}
+    severities = RECEIVERS[report.receiver].severities(None)
+    repairs = {code: rule.repair for code, rule in all_rules().items() if rule.repair}
+    for code in _SOURCE_ID_RULES:
+        repairs[code] = _NEW_SOURCE_ID if severities.get(code) is Severity.ERROR else ""
+    return {code: repairs[code] for code in report.counts.by_code if repairs.get(code)}
 
 
 def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, Any]:
-    """Put a repaired copy of an upload into the working folder, as a zip; what was changed."""
-    place = os.path.join(os.pardir, ORIGINAL)
-    files = [os.path.join(place, one) for one in sorted(os.listdir(place))]
-    zips = [one for one in files if zipfile.is_zipfile(one)]
-    what = zips[0] if len(zips) == 1 and len(files) <= 2 else place
-    beside = [one for one in files if one not in zips] if what in zips else []
-    given = map(str, Path(os.pardir, "label_map").glob("*"))
+    """Write a repaired copy of an upload to the working folder, as a zip; return the changes."""
+    original = os.path.join(os.pardir, ORIGINAL)
+    files = [os.path.join(original, name) for name in sorted(os.listdir(original))]
+    zips = [file for file in files if zipfile.is_zipfile(file)]
+    # A single file next to a single zip is its label map.
+    source = zips[0] if len(zips) == 1 and len(files) <= 2 else original
+    label_maps = [file for file in files if file not in zips] if source in zips else []
+    label_maps += map(str, Path(os.pardir, "label_map").glob("*"))
     options = RepairOptions(
         receiver=request.receiver,
-        label_map=next(iter([*beside, *given]), request.label_map),
+        label_map=next(iter(label_maps), request.label_map),
         max_record_bytes=settings.max_record_bytes,
     )
     _require_disk(files, zips, settings)
     with tempfile.TemporaryDirectory(dir=attempt) as scratch:
-        folder, made = Path(scratch, "repaired"), Path(scratch, "repaired.zip")
+        folder, archive = Path(scratch, "repaired"), Path(scratch, "repaired.zip")
         try:
-            outcome = repair(what, str(folder), options)
+            outcome = repair(source, str(folder), options)
         except TfodError as error:
-            said = str(error).removeprefix(f"{place}: ").replace(f"{place}{os.sep}", "")
-            said = said.replace(place, "the upload")
-            raise ProblemError(422, f"It cannot be repaired: {said}") from None
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-            for one in sorted(folder.rglob("*")):
-                archive.write(one, one.relative_to(folder))
-        made.replace(request.files[0].name)
+            text = str(error).removeprefix(f"{original}: ").replace(f"{original}{os.sep}", "")
+            text = text.replace(original, "the upload")
+            raise ProblemError(422, f"The upload cannot be repaired: {text}") from None
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
+            for path in sorted(folder.rglob("*")):
+                output.write(path, path.relative_to(folder))
+        archive.replace(request.files[0].name)
     changes = [
         {"code": code, "title": all_rules()[code].title, "count": count}
         for code, count in sorted(outcome.by_code.items())
@@ -246,19 +242,19 @@ def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, An
 
 
 def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None:
-    """Refuse to repair what unpacks to more than there is room for: a copy, and the zip of it."""
-    total = sum(os.path.getsize(one) for one in files if one not in zips)
-    total += sum(one.size for path in zips for one in read_zip(path).readable.values())
+    """Check that the repaired copy is not too large, and fits on the disk with its zip."""
+    total = sum(os.path.getsize(file) for file in files if file not in zips)
+    total += sum(entry.size for path in zips for entry in read_zip(path).readable.values())
     if total > settings.max_archive_bytes:
-        most = f"{settings.max_archive_bytes >> 20:,} MiB"
-        detail = f"It cannot be repaired: it unpacks to more than the {most} allowed."
+        limit = f"{settings.max_archive_bytes >> 20:,} MiB"
+        detail = f"The upload cannot be repaired: it has more than {limit} when unpacked."
         raise ProblemError(422, detail, limit="max_archive_bytes")
     if DataFolder(settings).free_bytes() < 2 * total + settings.min_free_bytes:
-        detail = "The service's disk has no room for a repaired copy; try again later."
+        detail = "There is not enough disk space for a repaired copy. Try again later."
         raise ProblemError(507, detail, limit="min_free_bytes")
 
 
-# Once in the process that checks are forked from: what only a first check imports, compiles and
-# keeps is three quarters of a small one.
+# Check the examples once in the process that checks are forked from. A fork then has all imports
+# and caches, which take three quarters of the time of a small check.
 for _example in EXAMPLES.values():
-    _reports_on(resolve_uploads([File.at(str(_example), _example.name)]), Options(), Settings())
+    _make_reports(resolve_uploads([File.at(str(_example), _example.name)]), Options(), Settings())

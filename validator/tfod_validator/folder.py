@@ -1,9 +1,9 @@
-"""The data folder, which is the queue: what is in it says how far each validation is.
+"""The data folder, which is also the queue: the location of a validation is its state.
 
-An upload arrives in ``incoming/ID`` and is moved to ``waiting/ID`` when it is complete: what is
-there was accepted, and is checked, after a crash too. Each attempt of a check has a folder in it,
-and the first that ends becomes ``report``, all documents at once; then all is moved to
-``reports/ID``. The upload in it is kept for as long as it may be repaired.
+An upload arrives in ``incoming/ID``. When it is complete, it is moved to ``waiting/ID``: it is
+accepted, and will be checked, even after a crash. Each attempt of a check has a folder there. The
+folder of the first attempt that ends is renamed to ``report``, and ``waiting/ID`` is moved to
+``reports/ID``. The upload in it is kept for a while, so that it can be repaired.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ REPORTS = {
     "junit": "report.xml",
     "text": "report.txt",
 }
-"""Names of the documents that are the report, by format."""
+"""File names of the report, by format."""
 UPLOAD, ORIGINAL = "upload", "original"
-"""The folder of what was uploaded, and in it of what is to be repaired."""
+"""The folder of an upload, and its subfolder with the files to repair."""
 PROGRESS = "progress"
-"""In the folder of an attempt: the bytes and records read so far, as JSON."""
+"""The file of an attempt with the numbers of bytes and records read so far, as JSON."""
 _REPORT, _ATTEMPT = "report", "attempt-"
 _REQUEST, _RESULT = "request.json", "result.json"
 _IDS = re.compile(r"[A-Za-z0-9_-]{22}")
 _ABANDONED_AFTER = 3600.0
-_LONGEST_NAME = 200
+_MAX_NAME_BYTES = 200
 
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """A file as it was uploaded.
+    """A file of an upload.
 
     Attributes:
-        name: the last part of what the client called it, which no other of its role has.
-        bytes: its length.
-        role: ``file``, ``label_map``, ``profile`` or ``cvat_labels``; also that of its folder.
+        name: last part of the client's name for the file, unique among files of the same role.
+        bytes: size of the file.
+        role: ``file``, ``label_map``, ``profile`` or ``cvat_labels``; also the name of its folder.
     """
 
     name: str
     bytes: int
     role: str = "file"
 
-    def place(self, folder: Path) -> Path:
-        """Where it is in the folder of its validation."""
+    def path_in(self, folder: Path) -> Path:
+        """Return the path of the file in the folder of its validation."""
         return folder / UPLOAD / self.role / self.name
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be checked, and how.
+    """The files to check, and the options.
 
     Attributes:
-        files: all that was uploaded.
-        receiver: name of who reads the shards next; None where it is not said.
-        profile, label_map: names of ready ones; None where there is none, or a file.
-        client: the address that has uploaded it.
-        token: SHA-256 of what allows to delete or to repair it.
+        files: all uploaded files.
+        receiver: name of the program that will read the shards; None if not specified.
+        profile, label_map: names of a built-in profile and label map; None if not specified.
+        client: address of the client.
+        token: SHA-256 of the token that is needed to delete or repair the upload.
         created: seconds since 1970.
-        repair_of: id of the validation whose upload is repaired, which then is what is checked.
+        repair_of: id of the validation whose upload is repaired before the check.
     """
 
     files: tuple[UploadedFile, ...] = ()
@@ -86,24 +86,24 @@ class Request:
 
     @property
     def title(self) -> str:
-        """What people call it: the first file, and how many more there are."""
-        names = [one.name for one in self.files if one.role == "file"] or ["upload"]
+        """The name of the first file, and the number of further files."""
+        names = [file.name for file in self.files if file.role == "file"] or ["upload"]
         more = len(names) - 1
         return names[0] + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a check has ended: with a report, or with a failure.
+    """The result of a check: a report or a failure.
 
     Attributes:
-        valid: whether the upload is valid; None for a failure.
+        valid: whether the upload is valid; None if the check failed.
         started, ended: seconds since 1970.
-        records: how many were read.
-        findings: how many there are of each severity.
-        repairs: codes of the rules whose findings can be repaired, and what is done about them.
-        repair: what a repair has changed, before its result was checked.
-        failure: why it could not be done, as problem details.
+        records: number of records that were read.
+        findings: number of findings of each severity.
+        repairs: descriptions of the possible repairs, by code of the rule.
+        repair: changes of the repair before the check, if there was one.
+        failure: problem details, if the check failed.
     """
 
     valid: bool | None
@@ -118,23 +118,23 @@ class Result:
 
 @dataclass(frozen=True)
 class Validation:
-    """A validation as it is now; ``done`` are the bytes and records that were read so far."""
+    """The state of a validation; ``progress`` has the bytes and records read so far."""
 
     id: str
     folder: Path
     request: Request
     result: Result | None = None
-    done: tuple[int, int] | None = None
+    progress: tuple[int, int] | None = None
 
     @property
     def state(self) -> str:
-        """One of queued, running, finished and failed."""
+        """The state: queued, running, finished or failed."""
         if self.result is not None:
             return "failed" if self.result.valid is None else "finished"
-        return "queued" if self.done is None else "running"
+        return "queued" if self.progress is None else "running"
 
     def document(self, name: str) -> Path:
-        """The report in a format."""
+        """Return the path of the report in a format."""
         return self.folder / _REPORT / REPORTS[name]
 
 
@@ -147,60 +147,56 @@ class DataFolder:
             settings.data / name for name in ("incoming", "waiting", "reports")
         ]
 
-    def make(self) -> None:
-        """Make the folders.
-
-        Raises:
-            OSError: they cannot be made.
-        """
-        for one in self._folders:
-            one.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def create(self) -> None:
+        """Create the folders; raises OSError if this is not possible."""
+        for folder in self._folders:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def free_bytes(self) -> int:
-        """Space on its disk."""
+        """Return the free space on the disk of the folder."""
         return shutil.disk_usage(self._settings.data).free
 
-    def is_there(self) -> bool:
-        """Whether it can be written to, as this process has made it."""
-        return all(os.access(one, os.W_OK) for one in self._folders)
+    def is_writable(self) -> bool:
+        """Check whether the folders exist and can be written."""
+        return all(os.access(folder, os.W_OK) for folder in self._folders)
 
-    # An upload, until it is accepted
+    # Incoming uploads
 
     def begin_upload(self) -> Path:
-        """An empty folder for an upload that arrives, or is made; its name is its id."""
+        """Create the folder of a new upload; its name is the id."""
         folder = self._incoming / secrets.token_urlsafe(16)
         (folder / UPLOAD / "file").mkdir(mode=0o700, parents=True)
         return folder
 
     def accept(self, folder: Path, request: Request) -> Validation:
-        """Queue an upload that is complete; it is on the disk when this returns."""
+        """Queue a complete upload, after flushing it to the disk."""
         _write(folder / _REQUEST, request)
-        for place, folders, files in os.walk(folder, topdown=False):
+        for parent, folders, files in os.walk(folder, topdown=False):
             for name in (*files, *folders):
-                _sync(os.path.join(place, name))
+                _sync(os.path.join(parent, name))
         _sync(folder)
         accepted = self._waiting / folder.name
         folder.rename(accepted)
         _sync(self._waiting)
         return Validation(folder.name, accepted, request)
 
-    # What waits
+    # Waiting uploads
 
-    def waiting(self) -> list[tuple[str, Request]]:
-        """All that waits or runs, the oldest first."""
-        found = []
-        for one in self._waiting.iterdir():
-            if (one / _REPORT).exists():  # it was published, and then all was killed
-                self._file_away(one)
-            elif not (one / _REQUEST).exists():  # a check has written it after it was deleted
-                self._remove(one)
-            elif (request := _request_in(one)) is not None:
-                found.append((one.name, request))
-        return sorted(found, key=lambda one: one[1].created)
+    def list_waiting(self) -> list[tuple[str, Request]]:
+        """Return the ids and requests of all waiting or running validations, the oldest first."""
+        waiting = []
+        for folder in self._waiting.iterdir():
+            if (folder / _REPORT).exists():  # the process was killed after publishing the report
+                self._move_to_reports(folder)
+            elif not (folder / _REQUEST).exists():  # left by a check whose upload was deleted
+                self._remove(folder)
+            elif (request := _read_request(folder)) is not None:
+                waiting.append((folder.name, request))
+        return sorted(waiting, key=lambda item: item[1].created)
 
     @contextmanager
     def lock(self, key: str) -> Iterator[bool]:
-        """Hold what waits, that no other process on this machine begins it; False if one does."""
+        """Lock a waiting upload; False if another process on this machine has locked it."""
         try:
             handle = os.open(self._waiting / key, os.O_RDONLY)
         except FileNotFoundError:
@@ -215,54 +211,54 @@ class DataFolder:
             os.close(handle)
 
     def begin_attempt(self, key: str) -> tuple[Path, int]:
-        """A folder for the documents of an attempt, and its number; it counts until it is removed.
+        """Create a folder for an attempt, and return it and the number of existing attempts.
 
         Raises:
-            FileNotFoundError: it waits no more.
+            FileNotFoundError: the upload was deleted.
         """
         folder = self._waiting / key
         attempt = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=folder))
         return attempt, len([*folder.glob(f"{_ATTEMPT}*")])
 
     def write_result(self, attempt: Path, result: Result) -> None:
-        """Say in the folder of an attempt how it has ended, as the last of its documents."""
+        """Write the result of an attempt, which must be its last file."""
         _write(attempt / _RESULT, result)
 
     def publish(self, attempt: Path) -> Result | None:
-        """Make the documents of an attempt the report; None if there is one, or it was deleted."""
+        """Publish an attempt; None if there is a report already, or the upload was deleted."""
         try:
-            attempt.rename(attempt.parent / _REPORT)  # fails where there is one already
+            attempt.rename(attempt.parent / _REPORT)  # fails if it exists
         except OSError:
             return None
-        return _result_in(self._file_away(attempt.parent))
+        return _read_result(self._move_to_reports(attempt.parent))
 
-    def _file_away(self, folder: Path) -> Path:
-        """Move what was published to the reports, without what other attempts have written."""
-        for one in folder.glob(f"{_ATTEMPT}*"):
-            shutil.rmtree(one, ignore_errors=True)
+    def _move_to_reports(self, folder: Path) -> Path:
+        """Move a validation to the reports, without the folders of other attempts."""
+        for attempt in folder.glob(f"{_ATTEMPT}*"):
+            shutil.rmtree(attempt, ignore_errors=True)
         with suppress(FileNotFoundError):
             folder.rename(self._reports / folder.name)
         return self._reports / folder.name
 
-    # All that is kept
+    # All validations
 
     def find(self, key: str) -> Validation | None:
-        """A validation; None if it was deleted, has expired, or never was."""
+        """Return a validation; None if it was deleted, has expired, or never existed."""
         if not _IDS.fullmatch(key):
             return None
-        # What waits may be moved to the reports between two looks.
+        # It may be moved from waiting to reports after the first look: look there again.
         for folder in (self._reports / key, self._waiting / key, self._reports / key):
-            request = _request_in(folder)
+            request = _read_request(folder)
             if request is None:
                 continue
             if folder.parent == self._reports:
-                return Validation(key, folder, request, _result_in(folder))
-            done = [_progress_in(one) for one in folder.glob(f"{_ATTEMPT}*")]
-            return Validation(key, folder, request, done=max(done, default=None))
+                return Validation(key, folder, request, _read_result(folder))
+            progress = [_read_progress(attempt) for attempt in folder.glob(f"{_ATTEMPT}*")]
+            return Validation(key, folder, request, progress=max(progress, default=None))
         return None
 
     def upload_ends(self, key: str) -> float | None:
-        """When an upload that was checked is removed, in seconds since 1970; None when it was."""
+        """Return when the upload of a report expires, in seconds since 1970; None if it has."""
         folder = self._reports / key
         with suppress(FileNotFoundError):
             (folder / UPLOAD).stat()
@@ -270,40 +266,40 @@ class DataFolder:
         return None
 
     def delete(self, key: str) -> None:
-        """Remove all of a validation, of which a check may be running."""
-        for one in (self._waiting, self._reports):  # the way that it moves
-            self._remove(one / key)
+        """Delete a validation, even if it is running."""
+        for folder in (self._waiting, self._reports):  # in the order in which validations move
+            self._remove(folder / key)
 
     def _remove(self, folder: Path) -> None:
-        """Take a folder away at once, so that nobody writes to it while it goes, nor reads half."""
-        gone = self._incoming / secrets.token_urlsafe(16)
+        """Rename a folder before deleting it, so that no process sees a part of it."""
+        renamed = self._incoming / secrets.token_urlsafe(16)
         with suppress(FileNotFoundError):
-            folder.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            folder.rename(renamed)
+            shutil.rmtree(renamed, ignore_errors=True)
 
     def clean(self) -> None:
-        """Remove what has expired, and uploads that have not arrived and will not."""
+        """Delete expired uploads and reports, and uploads that were never completed."""
         abandoned_after = self._settings.max_upload_seconds + _ABANDONED_AFTER
-        for one in self._incoming.iterdir():
-            if _age(one) > abandoned_after:
-                self._remove(one)
-        for one in self._reports.iterdir():
-            age = _age(one / _REPORT)  # which nobody changes
+        for folder in self._incoming.iterdir():
+            if _get_age(folder) > abandoned_after:
+                self._remove(folder)
+        for folder in self._reports.iterdir():
+            age = _get_age(folder / _REPORT)  # unlike its parent, never changed
             if age > self._settings.report_seconds:
-                self._remove(one)
+                self._remove(folder)
             elif age > self._settings.upload_seconds:
-                self._remove(one / UPLOAD)
+                self._remove(folder / UPLOAD)
 
 
-def shown_name(name: str) -> str:
-    """What a file is called that a client calls so: the last part, which is a file's name here."""
+def clean_name(name: str) -> str:
+    """Return a valid file name for a file that a client calls ``name``."""
     last = re.split(r"[/\\\0]", name)[-1].strip()
     last = last if last not in ("", ".", "..") else "upload"
-    return last.encode("utf-8", "replace")[-_LONGEST_NAME:].decode("utf-8", "ignore")
+    return last.encode("utf-8", "replace")[-_MAX_NAME_BYTES:].decode("utf-8", "ignore")
 
 
-def _age(path: Path) -> float:
-    """Seconds since it was changed; none where it is gone."""
+def _get_age(path: Path) -> float:
+    """Return the seconds since the last change; 0 if the path does not exist."""
     try:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
@@ -325,26 +321,26 @@ def _sync(path: str | Path) -> None:
         os.close(handle)
 
 
-def _request_in(folder: Path) -> Request | None:
-    """None where there is none, or what no version of this service has written."""
+def _read_request(folder: Path) -> Request | None:
+    """Return the request of a validation; None if there is no valid one."""
     try:
-        found = json.loads((folder / _REQUEST).read_bytes())
-        files = tuple(UploadedFile(**one) for one in found["files"])
-        return Request(**{**found, "files": files})
+        document = json.loads((folder / _REQUEST).read_bytes())
+        files = tuple(UploadedFile(**file) for file in document["files"])
+        return Request(**{**document, "files": files})
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
         return None
 
 
-def _result_in(folder: Path) -> Result | None:
+def _read_result(folder: Path) -> Result | None:
     try:
         return Result(**json.loads((folder / _REPORT / _RESULT).read_bytes()))
     except FileNotFoundError:
         return None
 
 
-def _progress_in(attempt: Path) -> tuple[int, int]:
+def _read_progress(attempt: Path) -> tuple[int, int]:
     try:
         done, records = json.loads((attempt / PROGRESS).read_bytes())
-    except (FileNotFoundError, ValueError):  # it is being written
+    except (FileNotFoundError, ValueError):  # it does not exist yet, or is being written
         return 0, 0
     return done, records

@@ -1,4 +1,4 @@
-"""``tfod serve``: its options, and waitress with the settings that hold attacks off."""
+"""``tfod serve``: its options, and the settings that protect waitress against attacks."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("flask", "waitress", "prometheus_client", "jinja2", "lxml", "PIL", "yaml")
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_DESCRIPTORS = 16384
+_MAX_DESCRIPTORS = 16384
 _SEND_BYTES = 262_144
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``serve`` takes."""
+    """Add the options of ``serve``."""
     parser.description = (
         "Serve a page and an HTTP API that check uploads, until Ctrl-C or SIGTERM. "
-        "Other settings are environment variables: TFOD_TOKEN (who has it may use the service), "
-        "TFOD_QUEUE (redis://…, for workers on several machines), TFOD_TRUSTED_PROXY; "
-        "the service's page /docs lists the limits."
+        "Environment variables configure the rest: TFOD_TOKEN (token required to use the service), "
+        "TFOD_QUEUE (redis://…, for workers on several machines), TFOD_TRUSTED_PROXY. "
+        "The page /docs of the service lists the limits."
     )
-    parser.add_argument("--host", help="address to listen at (default: 127.0.0.1)")
-    port_help = "port to listen at (default: 8080; 0 for any that is free)"
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    port_help = "port to listen on (default: 8080; 0 for any free port)"
     parser.add_argument("--port", type=whole_number(0, 65535), metavar="N", help=port_help)
     data_help = "folder for uploads and reports (default: tfod-data)"
     parser.add_argument("--data", type=_folder, metavar="DIR", help=data_help)
-    worker_help = "do not serve, but check what others have taken in, by TFOD_QUEUE"
+    worker_help = "run only a worker, which checks the uploads in the queue TFOD_QUEUE"
     parser.add_argument("--worker", action="store_true", help=worker_help)
     parser.set_defaults(run=_run)
 
@@ -52,10 +52,10 @@ def _folder(text: str) -> Path:
 def _run(options: argparse.Namespace) -> int:
     if not hasattr(os, "fork"):
         raise TfodError(
-            "tfod serve needs Linux or macOS, whose limits of processes it puts around each check; "
-            "run its container image, or check here with: tfod check"
+            "tfod serve needs the process limits of Linux or macOS; run its container image, or "
+            "check files without it: tfod check"
         )
-    missing = [one for one in _PACKAGES if not importlib.util.find_spec(one)]
+    missing = [name for name in _PACKAGES if not importlib.util.find_spec(name)]
     if missing:
         raise TfodError(f"the service needs {', '.join(missing)}; {how_to_install('validator')}")
     from tfod_validator.folder import DataFolder
@@ -66,10 +66,10 @@ def _run(options: argparse.Namespace) -> int:
         raise TfodError(f"TFOD_QUEUE needs rq; {how_to_install('scale')}")
     if options.worker and not settings.queue:
         raise TfodError("--worker: set TFOD_QUEUE to the URL of the Redis that the service uses")
-    DataFolder(settings).make()
+    DataFolder(settings).create()
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("waitress").setLevel(logging.ERROR)
-    # The processes of checks would import the module that the user has started.
+    # Otherwise each process of a check would import the main module again.
     sys.modules["__main__"] = types.ModuleType("__main__")
     if options.worker:
         from tfod_validator.workers import work
@@ -82,7 +82,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT comes."""
     import resource
 
     from waitress.server import create_server
@@ -92,13 +91,13 @@ def _serve(settings: Settings) -> None:
     from tfod_validator.workers import LocalQueue, RedisQueue
 
     listener = _listen(settings)
-    _, utmost = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_DESCRIPTORS, utmost), utmost))
-    for secret in ("TFOD_TOKEN", "TFOD_QUEUE"):  # no child needs to know
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_MAX_DESCRIPTORS, hard), hard))
+    for secret in ("TFOD_TOKEN", "TFOD_QUEUE"):  # not passed on to child processes
         os.environ.pop(secret, None)
     queue = RedisQueue(settings) if settings.queue else LocalQueue(settings)
     queue.start()
-    # The bodies of requests go to the disk that has room for them.
+    # waitress stores the bodies of requests here: use the disk of the data folder.
     tempfile.tempdir = str(settings.data / "incoming")
     app = create_app(settings, queue)
     proxy: dict[str, Any] = {}
@@ -110,37 +109,37 @@ def _serve(settings: Settings) -> None:
         sockets=[listener],
         threads=settings.threads,
         ident=None,
-        server_name=settings.host,  # for clients of HTTP/1.0 that do not say whom they ask
-        asyncore_use_poll=True,  # select() ends at descriptor 1,024
+        server_name=settings.host,  # for HTTP/1.0 clients without a Host header
+        asyncore_use_poll=True,  # select() is limited to descriptor 1023
         connection_limit=1000,
         channel_timeout=30,
         cleanup_interval=5,
         recv_bytes=262_144,
         inbuf_overflow=65_536,
-        channel_request_lookahead=1,  # so that it is known who has left
-        outbuf_high_watermark=1 << 62,  # no thread waits for who does not read its answer
-        max_request_body_size=1 << 62,  # the guard says it, with an answer
+        channel_request_lookahead=1,  # detects clients that have disconnected
+        outbuf_high_watermark=1 << 62,  # no thread waits for slow clients
+        max_request_body_size=1 << 62,  # limited by the guard, with an answer
         **proxy,
     )
     server.channel_class = functools.partial(Channel, Guard(settings))
 
-    def end(*_: object) -> None:
+    def stop(*_: object) -> None:
         queue.stopping.set()
         raise SystemExit
 
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    _say(f"serving on http://{shown}:{port} from {settings.data}")
+    url_host = f"[{host}]" if ":" in host else host
+    _log(f"serving on http://{url_host}:{port} from {settings.data}")
     if not settings.token and not settings.is_local:
-        what = f"everybody who reaches {settings.host} may use the service"
-        _say(f"warning: {what}; set TFOD_TOKEN to let only those in who have it")
+        warning = f"anyone who can reach {settings.host} can use the service"
+        _log(f"warning: {warning}; set TFOD_TOKEN to require a token")
     server.run()
     queue.stop()
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"tfod: {text}", file=sys.stderr, flush=True)
 
 
@@ -150,9 +149,10 @@ def _listen(settings: Settings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.create_server(address[:2], family=family, backlog=1024)
-        # Of each connection, which has it from here: what one who does not read can hold.
+        # Connections inherit it: limits the memory that a client takes by not reading.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
         return listener
     except OSError as error:
-        why = error.strerror or error
-        raise TfodError(f"cannot listen at {settings.host} port {settings.port}: {why}") from None
+        reason = error.strerror or error
+        endpoint = f"{settings.host} port {settings.port}"
+        raise TfodError(f"cannot listen on {endpoint}: {reason}") from None

@@ -1,7 +1,6 @@
-"""What a deployment may choose, each by an environment variable: ``TFOD_PORT``, ``TFOD_TOKEN``.
+"""Settings of the service, from environment variables such as ``TFOD_PORT`` and ``TFOD_TOKEN``.
 
-Flask reads them (``Config.from_prefixed_env``); where the service listens, and its folder, are
-options of ``tfod serve`` too, which win.
+Flask reads them (``Config.from_prefixed_env``). Options of ``tfod serve`` take precedence.
 """
 
 from __future__ import annotations
@@ -18,80 +17,82 @@ from tfod.cli.arguments import whole_number
 from tfod.errors import TfodError
 
 PREFIX = "TFOD"
-LEAST_CHECK_BYTES = 400 << 20
-"""With less memory a check cannot import what it needs."""
+MIN_CHECK_BYTES = 400 << 20
+"""The memory that a check needs for its imports."""
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE / "examples", _HERE.parents[1] / "examples")  # in the wheel, and in a clone
 EXAMPLES = {
-    name: next(one for one in _FOLDERS if one.is_dir()) / f"shapes_{name}.zip"
+    name: next(folder for folder in _FOLDERS if folder.is_dir()) / f"shapes_{name}.zip"
     for name in ("good", "broken")
 }
-"""Zips that the page offers to try."""
+"""The example zips that the page offers."""
 _LOOPBACK = ("localhost", "127.0.0.1")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
-def _setting(default: Any, meaning: str, least: int = 1, most: int | None = None) -> Any:
-    return field(default=default, metadata={"help": meaning, "least": least, "most": most})
+def _setting(default: Any, text: str, minimum: int = 1, maximum: int | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "minimum": minimum, "maximum": maximum})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a deployment has chosen; an answer that a limit causes has the limit's name."""
+    """The settings of a deployment. An error response names the limit that was exceeded."""
 
     data: Path = _setting(Path("tfod-data"), "folder for uploads and reports")  # noqa: RUF009
-    host: str = _setting("127.0.0.1", "address to listen at")
-    port: int = _setting(8080, "port to listen at; 0 for any that is free", 0, 65535)
-    token: str = _setting("", "who has it may use the service; without one everybody")
-    queue: str = _setting("", "URL of a Redis, for workers beside this process (`--worker`)")
-    trusted_proxy: str = _setting("", "address of a proxy, whose X-Forwarded-* count; * for any")
-    trusted_hosts: str = _setting("", "names by which it may be called, with commas; else all")
-    checks: int = _setting(4, "checks at a time")
-    threads: int = _setting(64, "requests at a time; half of them may wait for a report", 2)
-    max_connections: int = _setting(256, "connections of one address at a time; no proxy's", 1, 900)
-    max_body_bytes: int = _setting(4 << 30, "length of an upload")
-    max_upload_seconds: int = _setting(_HOUR, "time that an upload may take")
-    max_files: int = _setting(1000, "files of an upload")
-    max_waiting_per_client: int = _setting(100, "validations of one address that wait")
-    max_waiting: int = _setting(10_000, "validations that wait in all")
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(8080, "port to listen on; 0 for any free port", 0, 65535)
+    token: str = _setting(
+        "", "token required to use the service; without a token, anyone can use it"
+    )
+    queue: str = _setting("", "URL of a Redis server, for workers in other processes (`--worker`)")
+    trusted_proxy: str = _setting("", "address of a proxy whose X-Forwarded-* are used; * for any")
+    trusted_hosts: str = _setting(
+        "", "host names of the service, separated by commas; empty for any"
+    )
+    checks: int = _setting(4, "checks at the same time")
+    threads: int = _setting(64, "requests at the same time; half of them may wait for a report", 2)
+    max_connections: int = _setting(256, "connections per address, except for a proxy", 1, 900)
+    max_body_bytes: int = _setting(4 << 30, "size of an upload")
+    max_upload_seconds: int = _setting(_HOUR, "duration of an upload")
+    max_files: int = _setting(1000, "files per upload")
+    max_waiting_per_client: int = _setting(100, "waiting validations per client address")
+    max_waiting: int = _setting(10_000, "waiting validations in total")
     max_archive_entries: int = _setting(100_000, "entries of a zip")
-    max_archive_ratio: int = _setting(200, "size of an unpacked entry of a zip, as a multiple")
-    max_archive_bytes: int = _setting(16 << 30, "bytes that a zip unpacks to")
-    max_records: int = _setting(10_000_000, "records of an upload")
-    max_record_bytes: int = _setting(256 << 20, "larger records are not read")
-    max_findings: int = _setting(1000, "findings that a report lists; all are counted")
-    max_images: int = _setting(12, "images with their boxes drawn, in a report")
-    max_report_bytes: int = _setting(16 << 20, "length of a report")
-    max_check_bytes: int = _setting(2 << 30, "memory that a check may use", LEAST_CHECK_BYTES)
-    max_check_seconds: int = _setting(15 * _MINUTE, "time that a check may take")
-    max_attempts: int = _setting(3, "attempts of a check whose process or machine dies meanwhile")
-    max_wait_seconds: int = _setting(_MINUTE, "time that a request may wait for its report")
-    upload_seconds: int = _setting(_HOUR, "an upload is kept so long, to be repaired")
-    report_seconds: int = _setting(30 * _DAY, "a report is kept so long")
-    min_free_bytes: int = _setting(512 << 20, "space on the disk that uploads leave free")
+    max_archive_ratio: int = _setting(200, "compression ratio of a zip entry")
+    max_archive_bytes: int = _setting(16 << 30, "unpacked size of a zip")
+    max_records: int = _setting(10_000_000, "records per upload")
+    max_record_bytes: int = _setting(256 << 20, "size of a record; larger records are not read")
+    max_findings: int = _setting(1000, "findings listed in a report; all findings are counted")
+    max_images: int = _setting(12, "images drawn in a report, with their boxes")
+    max_report_bytes: int = _setting(16 << 20, "size of a report")
+    max_check_bytes: int = _setting(2 << 30, "memory of a check", MIN_CHECK_BYTES)
+    max_check_seconds: int = _setting(15 * _MINUTE, "duration of a check")
+    max_attempts: int = _setting(3, "attempts of a check whose process or machine dies")
+    max_wait_seconds: int = _setting(_MINUTE, "how long a request may wait for its report")
+    upload_seconds: int = _setting(_HOUR, "how long an upload is kept, so that it can be repaired")
+    report_seconds: int = _setting(30 * _DAY, "how long a report is kept")
+    min_free_bytes: int = _setting(512 << 20, "free disk space that uploads do not use")
 
     @staticmethod
-    def of(environment: Mapping[str, Any] | None = None, **given: Any) -> Settings:
-        """The settings of the environment; ``given`` are options, which win unless they are None.
+    def of(environment: Mapping[str, Any] | None = None, **options: Any) -> Settings:
+        """Read the settings from a Flask configuration, or from the environment of the process.
 
-        Args:
-            environment: Flask's configuration; None for that of the process's environment.
-            given: by the names of the fields.
+        Options that are not None take precedence.
 
         Raises:
-            TfodError: a variable makes no sense.
+            TfodError: the value of a variable is invalid.
         """
         if environment is None:
             environment = Config("")
             environment.from_prefixed_env(PREFIX, loads=str)
-        texts = {one: environment.get(one.name.upper()) for one in fields(Settings)}
-        chosen = {one.name: _read(one, text) for one, text in texts.items() if text}
-        chosen |= {name: value for name, value in given.items() if value is not None}
-        return Settings(**{**chosen, "data": Path(chosen.get("data", Settings.data)).absolute()})
+        texts = {setting: environment.get(setting.name.upper()) for setting in fields(Settings)}
+        values = {setting.name: _parse(setting, text) for setting, text in texts.items() if text}
+        values |= {name: value for name, value in options.items() if value is not None}
+        return Settings(**{**values, "data": Path(values.get("data", Settings.data)).absolute()})
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether the service can only be reached from this machine."""
         try:
             return self.host.lower() == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -99,24 +100,22 @@ class Settings:
 
     @property
     def hosts(self) -> list[str] | None:
-        """Names by which it may be called; None for all. No other than these lead to loopback.
-
-        Werkzeug, which looks, knows no addresses of IPv6.
-        """
-        named = [one.strip() for one in self.trusted_hosts.split(",") if one.strip()]
-        if named or (self.is_local and not self.trusted_proxy and ":" not in self.host):
-            return [*named, *_LOOPBACK, self.host]
+        """The trusted host names; None for any. On loopback, only its names are trusted."""
+        names = [name.strip() for name in self.trusted_hosts.split(",") if name.strip()]
+        # Werkzeug, which checks the names, does not support IPv6 addresses.
+        if names or (self.is_local and not self.trusted_proxy and ":" not in self.host):
+            return [*names, *_LOOPBACK, self.host]
         return None
 
     def is_proxy(self, address: str) -> bool:
-        """Whether connections from an address are many clients'."""
+        """Check whether an address is the trusted proxy, which connects for many clients."""
         return self.trusted_proxy in ("*", address)
 
 
-def _read(one: Field[Any], text: str) -> Any:
-    if not isinstance(one.default, int):
-        return Path(text) if isinstance(one.default, Path) else text
+def _parse(setting: Field[Any], text: str) -> Any:
+    if not isinstance(setting.default, int):
+        return Path(text) if isinstance(setting.default, Path) else text
     try:
-        return whole_number(one.metadata["least"], one.metadata["most"])(text)
+        return whole_number(setting.metadata["minimum"], setting.metadata["maximum"])(text)
     except argparse.ArgumentTypeError as error:
-        raise TfodError(f"{PREFIX}_{one.name.upper()}: {error}") from None
+        raise TfodError(f"{PREFIX}_{setting.name.upper()}: {error}") from None

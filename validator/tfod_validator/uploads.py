@@ -1,4 +1,4 @@
-"""How uploads come in: the files and texts of a form, an example, or what is to be repaired."""
+"""Uploads: the files and texts of a form, an example, or an upload to repair."""
 
 from __future__ import annotations
 
@@ -22,220 +22,218 @@ from tfod.checker.receivers import RECEIVERS
 from tfod.detection.labels.label_map import packaged_label_maps
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from tfod_validator.access import hash_of, is_token, network_of
+from tfod_validator.access import get_network, hash_token, is_token
 from tfod_validator.answers import ProblemError
-from tfod_validator.folder import ORIGINAL, Request, UploadedFile, Validation, shown_name
+from tfod_validator.folder import ORIGINAL, Request, UploadedFile, Validation, clean_name
 from tfod_validator.settings import EXAMPLES
 from tfod_validator.workers import Queue
 
 _ROLES = ("file", "label_map", "profile", "cvat_labels")
-"""Fields of the form that are files; of all but the first there is one."""
+"""Form fields with files; all but the first accept a single file."""
 _TEXTS: dict[str, Collection[str]] = {
     "for": RECEIVERS,
     "profile": READY,
     "label_map": packaged_label_maps(),
 }
-"""Fields that are texts, and what they may be."""
-_FIRST_PAUSE, _LOOK_EVERY = 0.02, 0.25
-_bytes = prometheus.Counter("tfod_uploaded_bytes_total", "Bytes that were uploaded.")
+"""Form fields with texts, and their possible values."""
+_MIN_PAUSE, _MAX_PAUSE = 0.02, 0.25
+_bytes = prometheus.Counter("tfod_uploaded_bytes_total", "Number of uploaded bytes.")
 _log = logging.getLogger("tfod.service")
 
 
-class _Arriving(BufferedWriter):
-    """A file of a form, which is closed when it is complete: there may be very many."""
+class _FormFile(BufferedWriter):
+    """A file of a form, which is closed when it is complete, since forms can have many files."""
 
     def seek(self, *_: int) -> int:
-        """What Werkzeug does with a file when all of it was written."""
+        """Close the file: Werkzeug seeks to its start after writing it."""
         self.close()
         return 0
 
 
 class UploadRequest(FlaskRequest):
-    """A request whose files are written where uploads arrive, once."""
+    """A request whose files are written directly to the folder of an upload."""
 
     folder: Path | None = None
     _count = 0
 
     def _get_file_stream(self, *_: Any, **__: Any) -> IO[bytes]:
-        """Where Werkzeug writes a file of a form; its documentation names this hook."""
+        """Return the stream for a file of a form (a documented hook of Werkzeug)."""
         self._count += 1
-        return cast("IO[bytes]", _Arriving(FileIO(self.begun() / str(self._count), "xb")))
+        return cast("IO[bytes]", _FormFile(FileIO(self.begin_upload() / str(self._count), "xb")))
 
-    def begun(self) -> Path:
-        """The folder of the upload that this request brings."""
+    def begin_upload(self) -> Path:
+        """Return the folder of the upload, after creating it on the first call."""
         if self.folder is None:
             self.folder = queue().folder.begin_upload()
         return self.folder
 
     def close(self) -> None:
-        """Forget what was not accepted."""
+        """Delete the folder of an upload that was not accepted."""
         super().close()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def queue() -> Queue:
-    """That of the app which answers the current request."""
-    found: Queue = current_app.extensions["tfod"]
-    return found
+    """Return the queue of the current app."""
+    result: Queue = current_app.extensions["tfod"]
+    return result
 
 
 def find(key: str, token: str | None = None) -> Validation:
-    """A validation.
-
-    Args:
-        key: its id.
-        token: that of the upload, where only who has it may go on.
+    """Return a validation by its id, after checking its token unless that is None.
 
     Raises:
-        ProblemError: there is none, or the token is another.
+        ProblemError: the validation does not exist, or the token is wrong.
     """
-    found = queue().folder.find(key)
-    if found is None:
-        detail = "There is no such report: it was deleted or has expired, or the link is wrong."
-        raise ProblemError(404, detail)
-    if token is not None and not is_token(token, found.request.token):
-        detail = "Only who has the token that the upload was answered with may do this."
-        raise ProblemError(403, detail)
-    return found
+    validation = queue().folder.find(key)
+    if validation is None:
+        reasons = "It was deleted, it has expired, or the link is wrong."
+        raise ProblemError(404, f"This report does not exist. {reasons}")
+    if token is not None and not is_token(token, validation.request.token):
+        raise ProblemError(403, "This needs the token that was returned with the upload.")
+    return validation
 
 
-def wait_for(found: Validation, seconds: float) -> Validation:
-    """Wait until a check has ended, but not if half of the threads do, nor for who has left.
+def wait_for(validation: Validation, seconds: float) -> Validation:
+    """Wait until a check has finished or the client disconnects; return the current state.
+
+    At most half of the threads wait; other requests return immediately.
 
     Raises:
-        ProblemError: it was deleted meanwhile.
+        ProblemError: the validation was deleted in the meantime.
     """
-    if not seconds or found.result or not queue().wait_slots.acquire(blocking=False):
-        return found
-    has_left: Callable[[], bool] = request.environ.get("waitress.client_disconnected", bool)
-    end, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    if not seconds or validation.result or not queue().wait_slots.acquire(blocking=False):
+        return validation
+    is_disconnected: Callable[[], bool] = request.environ.get("waitress.client_disconnected", bool)
+    deadline, pause = time.monotonic() + seconds, _MIN_PAUSE
     try:
-        while not found.result and time.monotonic() < end and not has_left():
+        while not validation.result and time.monotonic() < deadline and not is_disconnected():
             if queue().stopping.wait(pause):
                 break
-            found, pause = find(found.id), min(_LOOK_EVERY, pause * 1.3)
+            validation, pause = find(validation.id), min(_MAX_PAUSE, pause * 1.3)
     finally:
         queue().wait_slots.release()
-    return found
+    return validation
 
 
-def accept(asked: Mapping[str, str]) -> tuple[Validation, str]:
-    """Take the upload of this request in, and its token; its check waits when this returns.
+def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
+    """Queue the upload of this request; return its validation and its token.
 
-    Args:
-        asked: what the address says of it.
+    ``parameters`` are the query parameters; form fields take precedence.
 
     Raises:
-        ProblemError: the upload is refused; nothing of it is left.
+        ProblemError: the upload was rejected and deleted.
     """
     client = _require_turn()
     if request.mimetype != "multipart/form-data":
-        raise ProblemError(415, "Send a form, as curl -F file=@anno.zip does.")
+        example = "curl -F file=@anno.zip"
+        raise ProblemError(415, f"Send the files as multipart/form-data, for example: {example}.")
     try:
-        texts = {**asked, **{name: text for name, text in request.form.items() if text}}
+        fields = {name: text for name, text in request.form.items() if text}
+        texts = {**parameters, **fields}
         uploaded = [*request.files.items(multi=True)]
     except RequestEntityTooLarge:
-        most = f"{queue().settings.max_files:,} files, and short texts"
-        detail = f"A form may have at most {most}; send a zip, and long texts as files."
+        limit = f"{queue().settings.max_files:,} files or too long texts"
+        detail = f"The form has more than {limit}. Upload a zip, and send long texts as files."
         raise ProblemError(413, detail, limit="max_files") from None
-    folder = cast("UploadRequest", request).begun()
+    folder = cast("UploadRequest", request).begin_upload()
     files: list[UploadedFile] = []
-    for role, one in uploaded:
-        path = Path(cast("str", one.stream.name))
-        if role not in _ROLES and (one.filename or path.stat().st_size):
-            raise _no_field(role, "a field for files", _ROLES)
-        if one.filename or path.stat().st_size:
-            files.append(_put_away(path, role, one.filename or role, len(files) + 1))
+    for role, file in uploaded:
+        path = Path(cast("str", file.stream.name))
+        if role not in _ROLES and (file.filename or path.stat().st_size):
+            raise _unknown_field(role, "a field for files", _ROLES)
+        if file.filename or path.stat().st_size:
+            files.append(_store(path, role, file.filename or role, len(files) + 1))
         else:
-            path.unlink()  # as browsers send fields without a file
+            path.unlink()  # browsers send an empty file for an empty field
     if labels := texts.pop("cvat_labels", "").strip():
         (folder / "labels").write_text(labels)
-        files.append(_put_away(folder / "labels", "cvat_labels", "labels.json"))
+        files.append(_store(folder / "labels", "cvat_labels", "labels.json"))
     if example := texts.pop("example", ""):
         if example not in EXAMPLES:
-            raise ProblemError(400, f"example is one of {', '.join(EXAMPLES)}.")
+            raise ProblemError(400, f"example: expected one of {', '.join(EXAMPLES)}.")
         copy = Path(shutil.copy(EXAMPLES[example], folder))
-        files.append(_put_away(copy, "file", copy.name))
-    _require_known(texts, files)
+        files.append(_store(copy, "file", copy.name))
+    _require_valid(texts, files)
     return _queue(folder, files, texts, client=client)
 
 
 def repair(key: str, token: str) -> tuple[Validation, str]:
-    """Have a copy of an upload repaired and checked, as a validation of its own, and its token.
+    """Queue the repair of a copy of an upload; return the new validation and its token.
 
     Raises:
-        ProblemError: the check has not ended, the upload is no longer kept, or the token is wrong.
+        ProblemError: the check has not finished, the upload was deleted, or the token is wrong.
     """
-    found, client = find(key, token), _require_turn()
-    if found.state != "finished":
-        raise ProblemError(409, "Only what was checked can be repaired; there is no report.")
-    folder, wanted = cast("UploadRequest", request).begun(), found.request
-    stem = next(os.path.splitext(one.name)[0] for one in wanted.files if one.role == "file")
-    files = [UploadedFile(shown_name(f"{stem}_repaired.zip"), 0)]
+    validation, client = find(key, token), _require_turn()
+    if validation.state != "finished":
+        raise ProblemError(409, "An upload can only be repaired after a successful check.")
+    folder, original = cast("UploadRequest", request).begin_upload(), validation.request
+    stem = next(os.path.splitext(file.name)[0] for file in original.files if file.role == "file")
+    files = [UploadedFile(clean_name(f"{stem}_repaired.zip"), 0)]
     try:
-        for one in wanted.files:
-            copy = replace(one, role=ORIGINAL) if one.role == "file" else one
-            copy.place(folder).parent.mkdir(exist_ok=True)
-            os.link(one.place(found.folder), copy.place(folder))
-            if one.role in ("profile", "cvat_labels"):
-                files.append(one)
+        for file in original.files:
+            copy = replace(file, role=ORIGINAL) if file.role == "file" else file
+            copy.path_in(folder).parent.mkdir(exist_ok=True)
+            os.link(file.path_in(validation.folder), copy.path_in(folder))
+            if file.role in ("profile", "cvat_labels"):
+                files.append(file)
     except FileNotFoundError:
-        detail = "The upload is no longer kept; upload it again to repair it."
+        detail = "The upload was deleted. Upload it again to repair it."
         raise ProblemError(410, detail, limit="upload_seconds") from None
-    texts = {"for": wanted.receiver, "profile": wanted.profile, "label_map": wanted.label_map}
+    texts = {"for": original.receiver, "profile": original.profile, "label_map": original.label_map}
     return _queue(folder, files, texts, client=client, repair_of=key)
 
 
 def _require_turn() -> str:
-    """The address that asks, if it may have one more validation that waits."""
-    client = network_of(request.remote_addr or "")
-    of_client, in_all = queue().count(client)
-    for count, whose, limit in (
-        (of_client, "of your validations", "max_waiting_per_client"),
-        (in_all, "validations", "max_waiting"),
+    """Return the address of the client, unless too many validations are waiting."""
+    client = get_network(request.remote_addr or "")
+    client_count, total = queue().count(client)
+    for count, noun, limit in (
+        (client_count, "of your checks", "max_waiting_per_client"),
+        (total, "checks", "max_waiting"),
     ):
         if count >= getattr(queue().settings, limit):
-            detail = f"{count:,} {whose} wait already; try again when some are done."
+            detail = f"{count:,} {noun} are already waiting. Try again when some have finished."
             raise ProblemError(429, detail, limit=limit, headers={"Retry-After": "10"})
     return client
 
 
-def _put_away(path: Path, role: str, sent: str, number: int = 1) -> UploadedFile:
-    """Put a file where those of its role are; one whose name is taken gets a number."""
-    folder, name = path.parent, shown_name(sent)
-    one, (stem, ending) = UploadedFile(name, path.stat().st_size, role), os.path.splitext(name)
-    while one.place(folder).exists():
-        one = replace(one, name=f"{stem} ({number}){ending}")
+def _store(path: Path, role: str, client_name: str, number: int = 1) -> UploadedFile:
+    """Move a file to the folder of its role; a name that exists there gets a number."""
+    folder, name = path.parent, clean_name(client_name)
+    stem, ending = os.path.splitext(name)
+    file = UploadedFile(name, path.stat().st_size, role)
+    while file.path_in(folder).exists():
+        file = replace(file, name=f"{stem} ({number}){ending}")
         number += 1
-    one.place(folder).parent.mkdir(exist_ok=True)
-    path.rename(one.place(folder))
-    return one
+    file.path_in(folder).parent.mkdir(exist_ok=True)
+    path.rename(file.path_in(folder))
+    return file
 
 
-def _require_known(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> None:
-    roles = Counter(one.role for one in files)
+def _require_valid(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> None:
+    roles = Counter(file.role for file in files)
     for name, text in texts.items():
-        known = _TEXTS.get(name)
-        if known is None:
-            raise _no_field(name, "a field of the form", dict.fromkeys((*_ROLES, *_TEXTS)))
-        if text not in known:
-            what = "a file, or one of " if name in _ROLES else "one of "
-            detail = f"{name}={text[:80]}: expected {what}{', '.join(known)}."
+        choices = _TEXTS.get(name)
+        if choices is None:
+            raise _unknown_field(name, "a field of the form", dict.fromkeys((*_ROLES, *_TEXTS)))
+        if text not in choices:
+            expected = "a file, or one of " if name in _ROLES else "one of "
+            detail = f"{name}={text[:80]}: expected {expected}{', '.join(choices)}."
             raise ProblemError(400, detail, parameter=name)
     if not roles["file"]:
-        detail = "There is no file in the form, or it is malformed; its field is called 'file'."
+        detail = "The form has no file in the field 'file', or it is malformed."
         raise ProblemError(400, detail)
     for role in _ROLES[1:]:
         if roles[role] > 1:
-            raise ProblemError(400, f"There are several files for {role}; send one.")
+            raise ProblemError(400, f"The field {role} has several files. Send only one.")
 
 
-def _no_field(name: str | None, what: str, fields: Iterable[str]) -> ProblemError:
-    given = str(name)[:80]  # a part of a form may have none
-    return ProblemError(
-        400, f"{given} is not {what}; these are: {', '.join(fields)}.", parameter=given
-    )
+def _unknown_field(name: str | None, kind: str, fields: Iterable[str]) -> ProblemError:
+    short_name = str(name)[:80]  # a part of a form may have no name
+    detail = f"{short_name} is not {kind}. Expected one of {', '.join(fields)}."
+    return ProblemError(400, detail, parameter=short_name)
 
 
 def _queue(
@@ -246,19 +244,19 @@ def _queue(
     repair_of: str | None = None,
 ) -> tuple[Validation, str]:
     token = secrets.token_urlsafe(16)
-    wanted = Request(
+    upload = Request(
         files=tuple(files),
         receiver=texts.get("for"),
         profile=texts.get("profile"),
         label_map=texts.get("label_map"),
-        token=hash_of(token),
+        token=hash_token(token),
         client=client,
         repair_of=repair_of,
     )
-    accepted = queue().folder.accept(folder, wanted)
-    _bytes.inc(sum(one.bytes for one in wanted.files))
+    accepted = queue().folder.accept(folder, upload)
+    _bytes.inc(sum(file.bytes for file in upload.files))
     try:
         queue().add(accepted.id, client)
-    except Exception:  # it was accepted: who looks after the folder adds it later
-        _log.exception("the queue does not answer")
+    except Exception:  # the maintenance of the folder will add it later
+        _log.exception("the queue does not respond")
     return accepted, token

@@ -1,7 +1,7 @@
-"""Who checks what waits: threads of this process, or RQ's workers on any machine.
+"""Workers that run the waiting checks: threads of this process, or RQ workers on any machine.
 
-Both take it from the data folder; whose turn it is these threads decide among addresses, and RQ by
-first come, first served.
+Both take uploads from the data folder. The threads alternate between client addresses; RQ serves
+uploads in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -29,24 +29,23 @@ from tfod_validator.folder import DataFolder, Result
 from tfod_validator.settings import Settings
 
 _QUEUE = "tfod"
-_CLEAN_EVERY, _LOOK_EVERY = 60.0, 0.5
+_MAINTAIN_SECONDS, _POLL_SECONDS = 60.0, 0.5
 _DRAIN_SECONDS = 10.0
 _MAINTENANCE_SECONDS = 60
 _log = logging.getLogger("tfod.worker")
-_ended = prometheus.Counter("tfod_checks_total", "Checks that have ended.", ["outcome"])
-_records = prometheus.Counter("tfod_checked_records_total", "Records that were checked.")
+_checks = prometheus.Counter("tfod_checks_total", "Number of finished checks.", ["outcome"])
+_records = prometheus.Counter("tfod_checked_records_total", "Number of checked records.")
 _seconds = prometheus.Histogram(
-    "tfod_check_seconds", "Time that checks took.", buckets=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
+    "tfod_check_seconds", "Duration of checks.", buckets=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 )
 
 
 class Queue(abc.ABC):
-    """What waits in the data folder; who checks it, a subclass says.
+    """The uploads that wait for a check. Subclasses decide where the checks run.
 
     Attributes:
-        settings, folder: of the service.
-        stopping: is set at SIGTERM: requests stop waiting.
-        places: for requests that wait for a report: half of the threads.
+        stopping: set when the service shuts down, to release requests that wait for a report.
+        wait_slots: limits the requests that wait for a report to half of the threads.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,50 +55,50 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def add(self, key: str, client: str) -> None:
-        """Have an upload of an address checked; again does nothing."""
+        """Queue an upload of a client; does nothing if it is already queued or running."""
 
     @abc.abstractmethod
     def count(self, client: str) -> tuple[int, int]:
-        """How many of an address wait, and how many in all."""
+        """Return how many uploads wait, of this client and in total."""
 
     @abc.abstractmethod
     def is_alive(self) -> bool:
-        """Whether somebody will check what waits."""
+        """Return whether the queue has a worker that is running."""
 
     def start(self) -> None:
-        """Add what waits, now and each minute: it may have been left; and clean up."""
-        threading.Thread(target=self._look_after, daemon=True).start()
+        """Start a thread that queues all waiting uploads and deletes expired data every minute."""
+        threading.Thread(target=self._maintain, daemon=True).start()
 
     def stop(self) -> None:
-        """Let what runs end, for a while; what does not is begun again at the next start."""
+        """Wait a few seconds for running checks; the rest is checked after the next start."""
         self.stopping.set()
 
-    def _look_after(self) -> None:
+    def _maintain(self) -> None:
         while True:
             try:
-                for key, request in self.folder.waiting():
+                for key, request in self.folder.list_waiting():
                     self.add(key, request.client)
                 self.folder.clean()
             except Exception:
-                _log.exception("the data folder cannot be looked after")
-            if self.stopping.wait(_CLEAN_EVERY):
+                _log.exception("cannot maintain the data folder")
+            if self.stopping.wait(_MAINTAIN_SECONDS):
                 return
 
 
 class LocalQueue(Queue):
-    """Threads of this process, each with one child at a time.
+    """Checks uploads in threads of this process, each of which runs one child process at a time.
 
-    Next is an address of which the fewest checks run, whose turn is longest ago; one place is
-    always left to others.
+    The next upload belongs to the client with the fewest running checks or, among several, to the
+    client that was served least recently. A single client cannot occupy all threads.
     """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._most = max(1, settings.checks - 1)
-        self._waiting: dict[str, dict[str, None]] = {}  # ids by address, in order
-        self._running: dict[str, str] = {}  # addresses by id
+        self._max_per_client = max(1, settings.checks - 1)
+        self._waiting: dict[str, dict[str, None]] = {}  # by client, ids in order of arrival
+        self._running: dict[str, str] = {}  # id to client
         self._changed = threading.Condition()
-        self._given_up = threading.Event()
+        self._abort = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def add(self, key: str, client: str) -> None:
@@ -113,10 +112,10 @@ class LocalQueue(Queue):
             return len(self._waiting.get(client, ())), sum(map(len, self._waiting.values()))
 
     def is_alive(self) -> bool:
-        return all(one.is_alive() for one in self._threads)
+        return all(thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
-        context = _forkserver()
+        context = _start_forkserver()
         for _ in range(self.settings.checks):
             self._threads.append(threading.Thread(target=self._work, args=[context], daemon=True))
             self._threads[-1].start()
@@ -126,33 +125,33 @@ class LocalQueue(Queue):
         super().stop()
         with self._changed:
             self._changed.notify_all()
-        end = time.monotonic() + _DRAIN_SECONDS
-        for one in self._threads:
-            one.join(max(0.0, end - time.monotonic()))
-        self._given_up.set()
-        for one in self._threads:
-            one.join()
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._abort.set()
+        for thread in self._threads:
+            thread.join()
 
     def take(self) -> str | None:
-        """Whose turn it is; waits for one. None when the service stops."""
+        """Wait for the next upload and return its id, or None when the service shuts down."""
         with self._changed:
             while not self.stopping.is_set():
                 running = Counter(self._running.values())
-                free = [one for one in self._waiting if running[one] < self._most]
-                if free:
-                    client = min(free, key=running.__getitem__)
+                eligible = [name for name in self._waiting if running[name] < self._max_per_client]
+                if eligible:
+                    client = min(eligible, key=running.__getitem__)
                     keys = self._waiting.pop(client)
                     key = next(iter(keys))
                     del keys[key]
                     if keys:
-                        self._waiting[client] = keys  # as the last
+                        self._waiting[client] = keys  # moves the client to the end
                     self._running[key] = client
                     return key
                 self._changed.wait()
             return None
 
-    def done(self, key: str) -> None:
-        """Say that what was taken has ended."""
+    def finish(self, key: str) -> None:
+        """Mark an upload that :meth:`take` returned as finished."""
         with self._changed:
             del self._running[key]
             self._changed.notify_all()
@@ -160,57 +159,58 @@ class LocalQueue(Queue):
     def _work(self, context: Any) -> None:
         while (key := self.take()) is not None:
             try:
-                with self.folder.lock(key) as is_mine:
-                    if is_mine:
-                        check(key, self.settings, context, self._given_up)
+                with self.folder.lock(key) as is_locked:
+                    if is_locked:
+                        check(key, self.settings, context, self._abort)
             except Exception:
-                _log.exception("a check cannot be done")
+                _log.exception("check failed")
             finally:
-                self.done(key)
+                self.finish(key)
 
 
-def _forkserver() -> ForkServerContext:
-    """Begins children in milliseconds: from a process that has imported what they need."""
+def _start_forkserver() -> ForkServerContext:
+    """Start a process with the imports of a check, from which checks are forked quickly."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tfod_validator.child", __name__])
-    context.Process(target=int).start()  # it has imported it when this returns
+    context.Process(target=int).start()  # returns after the imports
     return context
 
 
 def check(key: str, settings: Settings, context: Any, abort: threading.Event) -> None:
-    """Check what waits in children, and publish how that ends, unless somebody else has.
+    """Check an upload in a child process and publish the report, or the reason of the failure.
 
-    A check whose process is killed is begun again, which may happen ``max_attempts`` times.
+    If the child process is killed, the check is repeated, up to ``max_attempts`` times in total.
+    Nothing is published if another process has already published a report.
 
     Args:
-        key: its id.
-        settings: of the service.
-        context: of multiprocessing, begins a child.
-        abort: is looked at twice a second, and ends the check; the attempt does not count.
+        key: id of the upload.
+        settings: settings of the service.
+        context: multiprocessing context that starts the child process.
+        abort: set to end the check within half a second; the attempt is then not counted.
     """
-    folder, began, problem = DataFolder(settings), time.time(), None
-    found = folder.find(key)
-    if found is None or found.result is not None:
+    folder, started, problem = DataFolder(settings), time.time(), None
+    validation = folder.find(key)
+    if validation is None or validation.result is not None:
         return
-    with suppress(FileNotFoundError):  # it was deleted meanwhile
+    with suppress(FileNotFoundError):  # the upload was deleted in the meantime
         while True:
             attempt, number = folder.begin_attempt(key)
             if number > settings.max_attempts:
-                times = f"was begun {settings.max_attempts} times and never ended"
-                cause = "most likely for want of memory; check the upload in parts."
-                problem = ProblemError(500, f"The check {times}, {cause}")
+                reason = f"was started {settings.max_attempts} times and never finished"
+                hint = "probably because it ran out of memory. Check the upload in parts."
+                problem = ProblemError(500, f"The check {reason}, {hint}")
                 break
-            arguments = (replace(settings, token="", queue=""), attempt, found.request)
+            arguments = (replace(settings, token="", queue=""), attempt, validation.request)
             child = context.Process(target=_run, args=arguments, daemon=True)
-            is_late = _wait_for(child, attempt, settings, abort)
+            timed_out = _run_to_end(child, attempt, settings, abort)
             if abort.is_set() and child.exitcode:
                 shutil.rmtree(attempt, ignore_errors=True)
                 return
-            problem = _problem_of_end(child.exitcode, settings, is_late=is_late)
+            problem = _find_problem(child.exitcode, settings, timed_out=timed_out)
             if child.exitcode == 0 or problem:
                 break
         if problem:
-            result = Result(None, began, time.time(), failure=problem.document)
+            result = Result(None, started, time.time(), failure=problem.document)
             folder.write_result(attempt, result)
         if published := folder.publish(attempt):
             _count(published)
@@ -219,67 +219,67 @@ def check(key: str, settings: Settings, context: Any, abort: threading.Event) ->
 def _count(result: Result) -> None:
     outcome = {True: "valid", False: "invalid", None: "failed"}[result.valid]
     seconds = result.ended - result.started
-    _ended.labels(outcome).inc()
+    _checks.labels(outcome).inc()
     _seconds.observe(seconds)
     _records.inc(result.records)
     _log.info("checked: %s, %d records, %.3f s", outcome, result.records, seconds)
 
 
-def _wait_for(child: Any, attempt: Path, settings: Settings, abort: threading.Event) -> bool:
-    """Begin a child and wait until it has ended, which it is made to; whether it was too late."""
+def _run_to_end(child: Any, attempt: Path, settings: Settings, abort: threading.Event) -> bool:
+    """Run a child process until it exits or has to be killed; return whether it timed out."""
     child.start()
-    end = time.monotonic() + settings.max_check_seconds
+    deadline = time.monotonic() + settings.max_check_seconds
     try:
         while child.is_alive() and attempt.exists() and not abort.is_set():
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 return True
-            child.join(_LOOK_EVERY)
+            child.join(_POLL_SECONDS)
         return False
     finally:
         child.kill()
         child.join()
 
 
-def _problem_of_end(status: int, settings: Settings, *, is_late: bool) -> ProblemError | None:
-    """Why a child has not done a check; None if it has, or if it was killed, which may pass."""
-    if status in (0, -signal.SIGKILL, 255) and not (is_late and status):  # 255: status unknown
+def _find_problem(status: int, settings: Settings, *, timed_out: bool) -> ProblemError | None:
+    """Return why a check failed; None if it succeeded, or was killed and must be repeated."""
+    if status in (0, -signal.SIGKILL, 255) and not (timed_out and status):  # 255: unknown status
         return None
-    if is_late:
-        limit = f"{settings.max_check_seconds:,} seconds allowed"
-        detail = f"The check took longer than the {limit}; check it in parts."
+    if timed_out:
+        limit = f"{settings.max_check_seconds:,} seconds"
+        detail = f"The check took longer than {limit}. Check the upload in parts."
         return ProblemError(422, detail, limit="max_check_seconds")
-    how = f"ended with exit status {status}"
+    reason = f"exited with status {status}"
     if status < 0:
-        how = f"was ended by {signal.Signals(-status).name}"
-    return ProblemError(500, f"The check's process {how}; upload again to try again.")
+        reason = f"was terminated by {signal.Signals(-status).name}"
+    return ProblemError(500, f"The process of the check {reason}. Upload the files again.")
 
 
 def _run(*arguments: Any) -> None:
-    from tfod_validator.child import run  # which the process that begins this need not import
+    from tfod_validator.child import run  # not needed in the process that starts the child
 
     run(*arguments)
 
 
 class RedisQueue(Queue):
-    """RQ on Redis: its workers check, on any machine that has the data folder."""
+    """Checks uploads with RQ workers, on any machine that shares the data folder."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._queue = _queue_of(settings)
+        self._queue = _connect(settings)
 
     def add(self, key: str, client: str) -> None:
         from rq import Retry
         from rq.job import Job
 
-        if Job.exists(key, self._queue.connection):  # it may have been accepted when Redis was away
+        if Job.exists(key, self._queue.connection):  # it is offered again every minute
             return
-        most = self.settings.max_attempts
+        max_attempts = self.settings.max_attempts
         self._queue.enqueue(
             check_waiting,
             key,
             job_id=key,
-            job_timeout=most * self.settings.max_check_seconds + 60,
-            retry=Retry(max=most),
+            job_timeout=max_attempts * self.settings.max_check_seconds + 60,
+            retry=Retry(max=max_attempts),
             result_ttl=0,
             failure_ttl=0,
         )
@@ -289,7 +289,7 @@ class RedisQueue(Queue):
 
         with suppress(RedisError):
             return 0, int(self._queue.count)
-        return 0, 0  # uploads are accepted, and queued when Redis is there again
+        return 0, 0  # accept uploads now, and queue them when Redis is available again
 
     def is_alive(self) -> bool:
         from rq import Worker
@@ -297,36 +297,36 @@ class RedisQueue(Queue):
         return bool(Worker.count(queue=self._queue))
 
 
-def _queue_of(settings: Settings) -> Any:
+def _connect(settings: Settings) -> Any:
     from redis import Redis
     from rq import Queue as RemoteQueue
     from rq.serializers import JSONSerializer
 
     try:
         connection = Redis.from_url(settings.queue)
-    except ValueError:  # its text may hold the password
-        raise TfodError("TFOD_QUEUE: write redis://:PASSWORD@HOST:6379") from None
+    except ValueError:  # not chained: its text may contain the password
+        raise TfodError("TFOD_QUEUE: expected redis://:PASSWORD@HOST:6379") from None
     return RemoteQueue(_QUEUE, connection=connection, serializer=JSONSerializer)
 
 
 def work(settings: Settings) -> None:
-    """Be one of RQ's workers, until SIGTERM comes.
+    """Run an RQ worker until SIGTERM.
 
     Raises:
-        TfodError: Redis does not answer.
+        TfodError: Redis does not respond.
     """
     from redis import RedisError
     from rq import Worker
 
-    import tfod_validator.child  # noqa: F401 - before the fork that each check is
+    import tfod_validator.child  # noqa: F401 - RQ forks for each check: import it only once
 
-    queue = _queue_of(settings)
+    queue = _connect(settings)
     try:
         queue.connection.ping()
     except RedisError as error:
-        raise TfodError(f"TFOD_QUEUE: Redis does not answer ({error})") from None
-    print("tfod: working", file=sys.stderr, flush=True)
-    # An idle worker looks for checks of workers that have died when worker_ttl - 15 s are over.
+        raise TfodError(f"TFOD_QUEUE: Redis does not respond ({error})") from None
+    print("tfod: waiting for uploads", file=sys.stderr, flush=True)
+    # An idle worker takes over the checks of dead workers every worker_ttl - 15 seconds.
     worker = Worker(
         [queue],
         connection=queue.connection,
@@ -338,5 +338,5 @@ def work(settings: Settings) -> None:
 
 
 def check_waiting(key: str) -> None:
-    """What one of RQ's workers does for an upload that waits in the data folder."""
+    """Check a waiting upload; this is the job that RQ workers run."""
     check(key, Settings.of(), multiprocessing.get_context("fork"), threading.Event())

@@ -17,7 +17,7 @@ from tfod.checker.finding import Findings
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.urls import name_of
+from tfod.tfrecord.storage.urls import get_name
 
 _FILE_FAMILIES = ("TFR", "ZIP", "SET")
 """Families whose findings are about a file. Records of other findings may move to another file."""
@@ -88,6 +88,6 @@ def _fingerprint(finding: Mapping[str, Any]) -> str:
     elif rule.of_dataset and value is not None:
         subject = None  # which of several records is reported depends on their order
     if not subject:
-        subject = name_of(finding["shard"].rpartition(":")[2])
+        subject = get_name(finding["shard"].rpartition(":")[2])
         subject = subject if rule.family in _FILE_FAMILIES else stated_name(subject).stem
     return json.dumps([code, subject, finding["feature"], value])

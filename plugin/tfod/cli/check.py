@@ -73,7 +73,7 @@ def add_arguments(parser: Parser) -> None:
         add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
     text = f"level of a rule or family: {', '.join(LEVELS)}"
     add("--severity", metavar="CODE=LEVEL", help=text, type=_severity, action="append", default=[])
-    text = "level from which shards are invalid: error, warning"
+    text = "level that makes shards invalid: error or warning"
     add("--fail-on", metavar="LEVEL", help=text, choices=LEVELS[:2])
     text = "use this tfod.toml, not the nearest one in the parent folders"
     add("--config", metavar="FILE", help=text, type=not_empty)
@@ -83,7 +83,7 @@ def add_arguments(parser: Parser) -> None:
     add("--cvat", nargs=2, metavar=("KIND", "ID"), help=text)
     add("--cvat-labels", metavar="FILE", help="labels of the CVAT task, as JSON")
     add("--cvat-xml", metavar="FILE", help="annotations.xml of the CVAT task")
-    add("--images", metavar="DIR", help="original images of the shards")
+    add("--images", metavar="DIR", help="folder with the original images")
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument
@@ -214,7 +214,6 @@ def _make_runner(arguments: argparse.Namespace) -> Runner:
 
 
 def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
-    """Load the CVAT task from its server, or from the files that describe it."""
     if kind_and_id is None:
         from tfod.checker.references.cvat_task import load_task
 
@@ -224,7 +223,7 @@ def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
     from tfod.cvat.client.connection import Target, connect
     from tfod.cvat.client.live_task import fetch_task
 
-    target = Target.typed(*kind_and_id)
+    target = Target.parse(*kind_and_id)
     with connect() as server:
         return fetch_task(server, target).task
 

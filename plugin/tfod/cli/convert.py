@@ -38,7 +38,7 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     text = "shards, or a dataset in another format"
     add("source", metavar="SOURCE", help=text, type=not_empty)
-    text = "a folder, or a file named .record, .tfrecord, .json, .csv or .xml"
+    text = "a folder, or a file with the extension .record, .tfrecord, .json, .csv or .xml"
     add("target", metavar="DEST", help=text, type=output_path)
     text = "format of SOURCE, if it is ambiguous: %(choices)s"
     add("--from", metavar="FORMAT", help=text, choices=FORMATS, dest="source_format")
@@ -50,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
     add("--no-images", action="store_true", help=text)
     add_label_map(add, "the ids of the classes (default: those in SOURCE)")
     add_profile(add)
-    text = "convert only this subset; also names a subset without a name"
+    text = "convert only this subset; without subsets, the name of the result"
     add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
     text = "shards per subset, at most one per image (default: 1)"
     add("--num-shards", metavar="N", help=text, type=whole_number(1, MAX_SHARDS), default=1)
@@ -58,9 +58,9 @@ def add_arguments(parser: Parser) -> None:
     text = "omit objects that VOC marks as difficult"
     add("--ignore-difficult", action="store_true", help=text)
     add_receiver(add)
-    text = "boxes of SOURCE, which is shards, are in pixels: normalize them"
+    text = "normalize the boxes of SOURCE shards, which are in pixels"
     add("--boxes", help=text, choices=("pixels",))
-    text = "inverted, flat, non-finite or outside boxes (default: refuse)"
+    text = "boxes that are inverted, flat, not finite or outside the image (default: refuse)"
     values = [action.value for action in (OddBoxes.REFUSE, OddBoxes.CLIP, OddBoxes.DROP)]
     add("--odd-boxes", help=text, choices=values, default="refuse")
     text = "masks whose size differs from the image (default: refuse)"

@@ -59,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
     add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
     text = "do not compare masks, keypoints, captions, images, or an attribute of this name"
     add("--ignore", metavar="NAME", help=text, action="append", default=[])
-    add("--same-subsets", action="store_true", help="report records that are in another subset")
+    add("--same-subsets", action="store_true", help="report records in different subsets")
     text = "maximum number of differences to list per kind; all are counted (default: 100)"
     add("--max-differences", metavar="N", help=text, type=whole_number(), default=100)
     add_output(add, formats=("text", "json"))
@@ -129,7 +129,6 @@ def _side_to_json(side: Side) -> dict[str, Any]:
 
 
 def _format_diff(diff: Diff) -> Iterator[str]:
-    """Yield the lines of the verdict, the two sides, and the differences of each image."""
     verdict = "EQUAL" if diff.is_equal else "DIFFERENT"
     yield f"{verdict}: {_format_counts(diff.counts) or 'no differences'}"
     for letter, side in (("A", diff.a), ("B", diff.b)):

@@ -58,14 +58,9 @@ class Output(NamedTuple):
 
 @contextmanager
 def begin_output(path: str | None, inputs: Iterable[str | None]) -> Iterator[Output]:
-    """Open a report: a file, or standard output if the path is None.
+    """Open a report: a file, which is replaced, or standard output if the path is None.
 
-    Args:
-        path: path of the file, which is replaced; a device is written to directly.
-        inputs: files and folders that are read, for :class:`ProtectedPaths`.
-
-    Raises:
-        TfodError: the report cannot be written, is an input, or would replace a shard.
+    A path that is unwritable, among the inputs, or a shard raises TfodError.
     """
     if path is None:
         yield Output(print_text, lambda: None)

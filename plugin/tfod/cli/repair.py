@@ -26,7 +26,7 @@ from tfod.cli.arguments import (
 from tfod.cli.printing import begin_output, existing_files, print_text
 from tfod.errors import TfodError
 from tfod.formats.options import OddBoxes
-from tfod.shards.fixes import INEVITABLE
+from tfod.shards.fixes import ALWAYS_FIXED
 from tfod.shards.repair import Options, Outcome, repair
 
 EXIT_REPAIRED = 0
@@ -74,8 +74,10 @@ def _make_options(arguments: argparse.Namespace) -> Options:
     if arguments.target is None and not arguments.dry_run:
         raise TfodError("name the folder to write after SOURCE, or pass --dry-run")
     skip = frozenset(arguments.skip or ())
-    if inevitable := sorted(INEVITABLE & skip):
-        raise TfodError(f"--skip {inevitable[0]}: unreadable data cannot be copied; omit this code")
+    if always_fixed := sorted(ALWAYS_FIXED & skip):
+        raise TfodError(
+            f"--skip {always_fixed[0]}: unreadable data cannot be copied; omit this code"
+        )
     return Options(
         profile=load_named_profile(arguments.profile),
         receiver=arguments.receiver,
@@ -90,10 +92,7 @@ def _make_options(arguments: argparse.Namespace) -> Options:
 
 
 def _repair(arguments: argparse.Namespace, options: Options) -> Outcome:
-    """Repair; if there is an output, write each change to it at once.
-
-    The output is complete before the repaired shards appear.
-    """
+    """Repair, and write all changes to the output before the repaired shards appear."""
     target = None if arguments.dry_run else arguments.target
     if arguments.output is None:
         return repair(arguments.source, target, options)
@@ -140,7 +139,6 @@ def _summary_to_json(outcome: Outcome) -> dict[str, object]:
 
 
 def _format_outcome(outcome: Outcome) -> Iterator[str]:
-    """Yield lines with the changes, grouped by rule, and the remaining findings."""
     if total := outcome.by_code.total():
         verb = "would be made" if outcome.output is None else "made"
         records = plural(outcome.changed, "record")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from tfod.checker.finding import FAMILIES, Rule
 from tfod.checker.reporters.escaping import WIDTH
 from tfod.checker.reporters.wording import describe_rule, group_by_family
-from tfod.checker.rules.registry import all_rules, no_such_rule
+from tfod.checker.rules.registry import all_rules, describe_unknown_rule
 from tfod.cli.arguments import Parser
 from tfod.cli.printing import print_text
 from tfod.errors import TfodError
@@ -33,13 +33,12 @@ def _run(options: argparse.Namespace) -> int:
     code = options.name.upper()
     matches = [rule for rule in rules if code in (rule.code, rule.family)]
     if not matches:
-        raise TfodError(no_such_rule(options.name))
+        raise TfodError(describe_unknown_rule(options.name))
     print_text("\n\n".join(map(_explain, matches)) + "\n")
     return 0
 
 
 def _list_rules(rules: Iterable[Rule]) -> Iterator[str]:
-    """Yield lines with the code, severity and title of each rule, grouped by family."""
     for number, (family, members) in enumerate(group_by_family(rules).items()):
         yield from [""] if number else []
         yield f"{family}  {FAMILIES[family]}"

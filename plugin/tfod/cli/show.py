@@ -25,7 +25,7 @@ from tfod.cli.printing import (
 )
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.shards.show import draw_records
-from tfod.sources.other_tools import no_shards_error
+from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolver import resolve
 
 _MAX_RECORDS = 10_000
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
             if not drawing.cards:
                 message = "no record can be shown; run tfod check to find out why"
                 error = ShardsNotFoundError(f"{options.source}: {message}")
-                raise error if sources.shards else no_shards_error(options.source, error)
+                raise error if sources.shards else make_no_shards_error(options.source, error)
             title = os.path.basename(os.path.normpath(options.source)) or options.source
             output.write(render_cards(drawing.cards, title))
     counts = f"{plural(len(drawing.cards), 'record')}, {plural(drawing.boxes, 'box')}"

@@ -22,10 +22,7 @@ class TfodConfig(AppConfig):
     verbose_name = "TFRecord for CVAT"
 
     def ready(self) -> None:
-        """Register our formats, as soon as CVAT has loaded its own.
-
-        CVAT 2.68 and later load them on demand, earlier versions at start.
-        """
+        """Register our formats when CVAT loads its own: on demand since 2.68, at start before."""
         registry = sys.modules.get(REGISTRY)
         if registry is None:
             when_imported(REGISTRY, _register)

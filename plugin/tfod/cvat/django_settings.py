@@ -1,7 +1,4 @@
-"""Django settings: CVAT's own, with our app. Set ``DJANGO_SETTINGS_MODULE`` to this module.
-
-CVAT's settings are those in ``TFOD_CVAT_BASE_SETTINGS``, by default ``cvat.settings.production``.
-"""
+"""CVAT's Django settings, by default ``cvat.settings.production``, with our app added."""
 
 from __future__ import annotations
 

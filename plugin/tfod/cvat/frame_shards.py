@@ -1,7 +1,4 @@
-"""Writer of CVAT's frames as shards in a folder, with their label map and notes.
-
-The server's formats and ``tfod cvat`` both use it, so their exports are the same.
-"""
+"""Writer of CVAT's frames as shards, with their label map and notes, for both exporters."""
 
 from __future__ import annotations
 
@@ -100,9 +97,7 @@ class FrameShards(contextlib.ExitStack):
         self._result = ExportResult()
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
-        """Write a frame; the order of its shapes is the same from the server and from its API.
-
-        ``read`` reads its image file, and is None if images are not saved.
+        """Write a frame; ``read`` reads its image file, and is None if images are not saved.
 
         Raises:
             TfodError: the frame cannot be written; the message has its name.
@@ -118,7 +113,7 @@ class FrameShards(contextlib.ExitStack):
         except (OSError, ValueError, TypeError, ArithmeticError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
-        self._writer(image.subset or DEFAULT_SUBSET).write(payload)
+        self._get_writer(image.subset or DEFAULT_SUBSET).write(payload)
         self._result.without_image += read is not None and not encoded
         if encoded:
             changed, head = self._builder.changes, encoded[:_HEAD]
@@ -127,7 +122,7 @@ class FrameShards(contextlib.ExitStack):
         self._result.frames += 1
         self._result.objects += len(detection.boxes)
 
-    def _writer(self, subset: str) -> ShardSetWriter:
+    def _get_writer(self, subset: str) -> ShardSetWriter:
         if subset not in self._writers:
             writer = ShardSetWriter(self._folder, subset)
             self._writers[subset] = self.enter_context(writer)
@@ -136,14 +131,14 @@ class FrameShards(contextlib.ExitStack):
     def finish(self, hidden: Mapping[str, int], tracks: int = 0) -> ExportResult:
         """Write the label map and the notes, and an empty shard if there are no frames.
 
-        ``hidden`` counts the frames that are left out, and ``tracks`` the tracks whose shapes did
-        not have a track id.
+        ``hidden`` counts frames that are left out, ``tracks`` tracks whose shapes had no track id.
         """
         result, builder = self._result, self._builder
         builder.changes[TRACKS][""] += tracks
-        builder.losses[_HIDDEN + HONEYPOTS * ("honeypots" in hidden)].update(hidden)
+        explanation = HONEYPOTS if "honeypots" in hidden else ""
+        builder.losses[_HIDDEN + explanation].update(hidden)
         if not self._writers:
-            self._writer(DEFAULT_SUBSET)
+            self._get_writer(DEFAULT_SUBSET)
         result.subsets = list(self._writers)
         left_out, changed = builder.losses.sentences(), builder.changes.sentences()
         if result.without_image:
@@ -152,7 +147,7 @@ class FrameShards(contextlib.ExitStack):
         result.notes += [*self._added, *left_out, *changed]
         self._write(LABEL_MAP, self._label_map.to_text())
         if self._added or left_out or changed:
-            self._write(NOTES, _notes([result.summary(), *self._added], left_out, changed))
+            self._write(NOTES, _format_notes([result.summary(), *self._added], left_out, changed))
         return result
 
     def _write(self, name: str, text: str) -> None:
@@ -161,13 +156,12 @@ class FrameShards(contextlib.ExitStack):
 
 
 def _sort_key(shape: CvatShape) -> tuple[Any, ...]:
-    # The order in CVAT's database is arbitrary. Lower layers come first, then equal shapes follow
-    # each other.
+    # The order in CVAT's database is arbitrary, so the shapes of a layer are ordered by content.
     drawing = shape.kind, shape.rotation, shape.points, shape.runs, shape.attributes
     return shape.z_order, shape.extent, shape.label, *drawing, shape.occluded, shape.group
 
 
-def _notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
+def _format_notes(summary: Sequence[str], left_out: Sequence[str], changed: Sequence[str]) -> str:
     lines = [f"Exported from CVAT by tfod: {'; '.join(summary)}."]
     if left_out:
         lines += ["", "In CVAT, but not in these shards:"]

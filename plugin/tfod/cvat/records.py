@@ -103,14 +103,14 @@ def read_zip(path: str, label_map: str | None = None) -> Iterator[ZipRecord]:
 
     ``label_map`` is a path or a name, and replaces the label maps in the zip.
     """
-    for subset, shard, shard_map, batch in _batches(path, label_map):
+    for subset, shard, shard_map, batch in _read_batches(path, label_map):
         for number, detection in enumerate(batch, batch.examples.records.first):
             yield ZipRecord(subset, f"{shard}, record {number}", detection, shard_map)
 
 
 def read_label_maps(path: str, label_map: str | None = None) -> list[LabelMap]:
     """Return the label maps of the shards in a zip."""
-    return [shard_map for _, _, shard_map in _shards(path, label_map) if shard_map is not None]
+    return [shard_map for _, _, shard_map in _find_shards(path, label_map) if shard_map is not None]
 
 
 def require_storable(kind: str, name: str, fix: str) -> None:
@@ -120,17 +120,17 @@ def require_storable(kind: str, name: str, fix: str) -> None:
         raise TfodError(f"{kind} name is too long ({length}); {name!r}; {fix}")
 
 
-def _shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
+def _find_shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
     shards = find_readable(path, label_map=label_map)
     for group in shards.sets:
         for shard in group.paths:
             yield group.subset, shard, shards.label_map(shard)
 
 
-def _batches(
+def _read_batches(
     path: str, label_map: str | None
 ) -> Iterator[tuple[str, str, LabelMap | None, Detections]]:
-    for subset, shard, shard_map in _shards(path, label_map):
+    for subset, shard, shard_map in _find_shards(path, label_map):
         for records in read_record_batches(shard):
             yield subset, shard, shard_map, Detections(ExampleBatch.of(records))
 
@@ -140,15 +140,14 @@ def match_frames(
 ) -> Iterator[tuple[ZipRecord, Frame] | None]:
     """Yield each record of a zip with its frame, or None for a record of another job or task.
 
-    Raises:
-        TfodError: a record matches no frame, or no record matches a frame of ``target``.
+    Raises TfodError if a record matches no frame, or if all records belong to other targets.
     """
     frames = task.frames or ()
     numbers = {frame.number for frame in frames} if task.job_frames is None else task.job_frames
-    names = (name or "" for *_, batch in _batches(path, label_map) for name in batch.filenames)
+    names = (name or "" for *_, batch in _read_batches(path, label_map) for name in batch.filenames)
     matcher = Matcher(task, names)
     skipped = matched = 0
-    for subset, shard, shard_map, batch in _batches(path, label_map):
+    for subset, shard, shard_map, batch in _read_batches(path, label_map):
         for number, name in enumerate(batch.filenames):
             location = f"{shard}, record {batch.examples.records.first + number}"
             index = matcher.match(name or "", location)
@@ -174,10 +173,10 @@ class NewImage(NamedTuple):
 
 
 class NewImages:
-    """Chooses the file names of the images of new tasks.
+    """Chooses file names for the images of new tasks; ``renamed`` lists those that changed.
 
     Ids are relative paths that stay in their folder (:mod:`tfod.tfrecord.image_names`) and are
-    unique in a subset. ``renamed`` lists the images whose name was changed.
+    unique in a subset.
     """
 
     def __init__(self) -> None:
@@ -229,11 +228,10 @@ class ShapeBuilder:
         self._by_datumaro = by_datumaro
         self.losses = LossCounter(_ATTRIBUTES, _ABSENT, _CAPTIONS, _EMPTY)
 
-    def shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
+    def make_shapes(self, record: ZipRecord, size: tuple[int, int]) -> list[CvatShape]:
         """Return the shapes of a record's objects on a frame of this height and width.
 
-        Raises:
-            TfodError: a class is not a label of the task, or the size of a mask differs.
+        Raises TfodError if a class is not a label of the task, or if the size of a mask differs.
         """
         detection = record.detection
         self.losses[_CAPTIONS][""] += len(detection.captions)
@@ -247,24 +245,29 @@ class ShapeBuilder:
 
         boxes, absent = detection.boxes, (None,) * len(detection.boxes)
         texts, ids = detection.class_text or absent, detection.class_label or absent
-        classes = [self._class(record, *names) for names in zip(texts, ids, strict=True)]
+        classes = [self._find_label(record, *names) for names in zip(texts, ids, strict=True)]
         corners = _to_pixels(boxes, size)
-        return list(build_shapes(detection, classes, corners, size, decode_pixels, self._fit))
+        return list(
+            build_shapes(detection, classes, corners, size, decode_pixels, self._fit_attributes)
+        )
 
-    def tags(self, record: ZipRecord) -> list[CvatTag]:
+    def make_tags(self, record: ZipRecord) -> list[CvatTag]:
         """Return the classes of the whole image, except for those that are marked as absent."""
         tags = []
         for label in record.detection.image_labels:
             if label.confidence is not None and label.confidence <= 0:
                 self.losses[_ABSENT][""] += 1
             else:
-                name, values = self._class(record, label.text, label.label), dict(label.attributes)
+                name, values = (
+                    self._find_label(record, label.text, label.label),
+                    dict(label.attributes),
+                )
                 if self._by_datumaro and values.pop(SCORE, None) is not None:
                     self.losses[_ATTRIBUTES][SCORE] += 1  # CVAT's tags have no score
-                tags.append(CvatTag(name, self._fit(name, values)))
+                tags.append(CvatTag(name, self._fit_attributes(name, values)))
         return tags
 
-    def _class(self, record: ZipRecord, text: str | None, label: int | None) -> str:
+    def _find_label(self, record: ZipRecord, text: str | None, label: int | None) -> str:
         """Return the label for the class text, or for the class id if there is no text."""
         label_map = record.label_map
         item = label_map.find_id(label) if label_map and label is not None and not text else None
@@ -282,8 +285,7 @@ class ShapeBuilder:
             raise TfodError(f"{record.location}: class {name!r} is not a label of the task")
         return item.display_name
 
-    def _fit(self, label: str, values: Mapping[str, Any]) -> Attributes:
-        """Return the attributes that the label has, with values that it allows."""
+    def _fit_attributes(self, label: str, values: Mapping[str, Any]) -> Attributes:
         specs = (self._labels or {}).get(label) or {}
         attributes = []
         for name, value in values.items():
@@ -307,7 +309,7 @@ class ShapeBuilder:
         return tuple(attributes)
 
 
-def datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
+def make_datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
     """Return the attributes that CVAT's import expects in an annotation of Datumaro.
 
     Flags that are not set are omitted, since a label may have an attribute of the same name.

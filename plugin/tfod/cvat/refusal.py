@@ -1,7 +1,6 @@
 """The reason why a zip cannot be imported, in one line.
 
-CVAT shows users only the message of a failed import: no log, no report. ``tfod cvat`` prints the
-same line below the report.
+It is all that CVAT shows to users of a failed import. ``tfod cvat`` prints it below the report.
 """
 
 from __future__ import annotations
@@ -73,11 +72,8 @@ def list_replacements(report: Report) -> list[str]:
 def build_refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedError:
     """Create the error for a zip with defects: the most important causes, and how many remain.
 
-    Args:
-        report: report of the zip.
-        task: reference that the zip was checked against.
-        noun: ``task``, ``job`` or ``project``.
-        shown: name of the zip in the report, which is omitted in the error.
+    The target of the import is a ``noun``: ``task``, ``job`` or ``project``. The error omits
+    ``shown``, the name of the zip in the report.
     """
     by_code: dict[str, list[Finding]] = {}
     for finding in report.findings:
@@ -91,7 +87,7 @@ def build_refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedE
         by_code, key=lambda code: (not code.startswith(_DAMAGE), not code.startswith(first), code)
     )
     sentences = [
-        _SENTENCES.get(code, _plain_sentences)(
+        _SENTENCES.get(code, _describe_other_rule)(
             _Cause(by_code[code], report.counts.by_code[code], report, task, noun, shown)
         )
         for code in codes[:_MAX_SHOWN_CAUSES]
@@ -128,7 +124,7 @@ _Sentences = Callable[[_Cause], list[str]]
 """Returns the cause in a few words, then further sentences."""
 
 
-def _unknown_labels(cause: _Cause) -> list[str]:
+def _describe_unknown_labels(cause: _Cause) -> list[str]:
     findings, count = cause.findings, cause.count
     ids = [str(finding.value) for finding in findings if _BARE_ID.fullmatch(str(finding.value))]
     maps = [path for dataset in cause.report.datasets for path in dataset.label_maps]
@@ -152,7 +148,7 @@ def _unknown_labels(cause: _Cause) -> list[str]:
     ]
 
 
-def _unmatched(cause: _Cause) -> list[str]:
+def _describe_unmatched(cause: _Cause) -> list[str]:
     findings, count = cause.findings, cause.count
     records = cause.report.counts.records
     names = [finding.item or "without a name" for finding in findings]
@@ -177,7 +173,7 @@ def _unmatched(cause: _Cause) -> list[str]:
     return sentences + ([f"Frames are named like {frames[0].name}"] if frames else [])
 
 
-def _other_records(cause: _Cause) -> list[str]:
+def _describe_other_records(cause: _Cause) -> list[str]:
     finding = cause.findings[0]
     return [
         f"{_shorten(cause.shard, quoted=False)} has no image/filename and no boxes",
@@ -185,21 +181,21 @@ def _other_records(cause: _Cause) -> list[str]:
     ]
 
 
-def _losses(cause: _Cause) -> list[str]:
+def _describe_losses(cause: _Cause) -> list[str]:
     loss, _, names = cause.findings[0].message.partition(": ")
     return [loss, names, cause.findings[0].fix]
 
 
 _SENTENCES: dict[str, _Sentences] = {
-    "EXA010": _other_records,
-    "TSK001": _unknown_labels,
-    "TSK002": _unmatched,
-    "TSK008": _losses,
-    "TSK009": _losses,
+    "EXA010": _describe_other_records,
+    "TSK001": _describe_unknown_labels,
+    "TSK002": _describe_unmatched,
+    "TSK008": _describe_losses,
+    "TSK009": _describe_losses,
 }
 
 
-def _plain_sentences(cause: _Cause) -> list[str]:
+def _describe_other_rule(cause: _Cause) -> list[str]:
     finding, count = cause.findings[0], cause.count
     shard = _shorten(cause.shard, quoted=False)
     shard += "" if finding.record is None else f", record {finding.record}"

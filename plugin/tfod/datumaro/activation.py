@@ -25,8 +25,7 @@ _REPLACED_MODULES = frozenset(("tf_detection_api_format", "tf_detection_api"))
 def activate() -> None:
     """Register our formats in all environments of Datumaro; can be called again.
 
-    This is for programs without the start-up hook, such as a CVAT server that finds tfod in a
-    folder on its path.
+    This is for programs without the start-up hook, such as a CVAT server.
     """
     for name, patch in PATCHES.items():
         if name in sys.modules or name == "datumaro.components.environment":
@@ -131,10 +130,7 @@ def patch_commands(module: Any) -> None:
 
 
 def patch_main(module: Any) -> None:
-    """Make ``datum`` print errors of our formats as one line and exit with code 1.
-
-    Also let it accept a folder instead of a project (:mod:`tfod.datumaro.commands`).
-    """
+    """Make ``datum`` print errors of our formats as one line, and accept a folder as project."""
     original: Callable[..., int] = module.main
     if _is_patched(original):
         return

@@ -19,9 +19,8 @@ _log = logging.getLogger("tfod.datumaro")
 
 @attr.s(slots=True, order=False, eq=False)
 class LabelMapCategories(annotation.LabelCategories):
-    """Label categories that remember the label map they were read from.
+    """Label categories that remember the label map they were read from, for the next export.
 
-    This preserves class ids with gaps, display names and keypoint ids until the next export.
     ``first_id`` is the first class id of the format; ids are not preserved in a format with another
     first id. ``source`` is the absolute path of the imported folder or file. It and the paths of
     the ``shards`` show which files an export to the same folder replaces.
@@ -138,10 +137,7 @@ def assign_ids(
 
 
 def _match_voc(names: Sequence[str]) -> LabelMap | None:
-    """Return VOC's label map if all of its classes exist.
-
-    Without labelmap.txt, Datumaro also counts the background, and would give aeroplane the id 2.
-    """
+    """Return VOC's label map, with the background as id 0, if all of its classes exist."""
     if "aeroplane" not in names:  # avoids loading the label map for most datasets
         return None
     shipped = load_shipped_label_map("voc2007")

@@ -72,11 +72,7 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
 
 
 def export_command(args: argparse.Namespace) -> int:
-    """Run the command.
-
-    Raises:
-        CliException: the export failed; ``datum`` prints the error as one line.
-    """
+    """Run the command; raises CliException, which ``datum`` prints as one line."""
     from datumaro.cli.util.errors import CliException
     from datumaro.components.errors import DatumaroError
 
@@ -167,9 +163,7 @@ _PROJECT_MARKER = ".datumaro"  # datumaro.components.project.ProjectLayout.aux_d
 def without_project(arguments: Sequence[str], *, has_export: bool) -> list[str]:
     """Replace ``-p FOLDER`` by the arguments that Datumaro expects for a folder.
 
-    Args:
-        arguments: arguments of ``datum``.
-        has_export: whether the ``-p`` of ``datum export`` accepts a folder, as ours on 1.x does.
+    ``has_export`` means that ``-p`` of ``datum export`` accepts a folder, as ours on 1.x does.
     """
     words = list(arguments)
     if not words or words[0] not in ("transform", "export"):

@@ -1,8 +1,7 @@
-"""The same names for Datumaro 1.x, the 0.3 line and forks of them.
+"""The same names for Datumaro 1.x, the 0.3 line in older CVAT servers, and forks of them.
 
-Datumaro 1.x (``components.dataset_base``, ``exporter``) and the 0.3 line in older CVAT servers
-(``components.extractor``, ``converter``) have different names for the same things, and forks mix
-both. Therefore each name is looked up separately.
+The lines have different names for the same things, and forks mix both. Therefore each name is
+looked up separately.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ _Encoded: Any = _import_first("media.ImageFromBytes", "media.ByteImage")
 class EncodedImage(_Encoded):
     """An encoded image, which is saved unchanged in a file with the same extension.
 
-    Datumaro 1.x would encode it again, which changes the pixels of a JPEG. The 0.3 line and images
-    on disk do not have this problem.
+    Datumaro 1.x would encode it again, which changes the pixels of a JPEG.
     """
 
     def save(self, fp: Any, *arguments: Any, **options: Any) -> None:
@@ -80,13 +78,7 @@ class EncodedImage(_Encoded):
 
 
 def image_from_bytes(data: Any, path: str, size: Size | None) -> Any:
-    """Create an encoded image that is loaded lazily.
-
-    Args:
-        data: function that returns the bytes, and ignores its arguments.
-        path: relative path with extension.
-        size: height and width in pixels.
-    """
+    """Create an image that is loaded lazily; ``data`` returns its bytes, ``path`` is relative."""
     if hasattr(Image, "from_bytes"):
         return EncodedImage(data=data, ext=split_extension(path)[1], size=size)
     return EncodedImage(data=data, path=path, size=size)
@@ -124,11 +116,7 @@ def get_image_path(media: Any) -> str:
 
 
 def read_image_bytes(media: Any) -> bytes | None:
-    """Return the encoded bytes of an image, or None if it has only pixels or no data.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Read an image's encoded bytes; None if it has only pixels or no data. May raise OSError."""
     if isinstance(media, _Encoded):
         data = media.get_bytes() if hasattr(media, "get_bytes") else media.bytes
         return bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else None

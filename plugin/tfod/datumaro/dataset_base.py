@@ -37,7 +37,7 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.record_index import ByteSpan, ShardIdentity, identify
 from tfod.tfrecord.shard_sets.search import ShardSet
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.open import shard_size
+from tfod.tfrecord.storage.open import get_shard_size
 
 _log = logging.getLogger("tfod.datumaro")
 _MAX_SHOWN = 8
@@ -132,12 +132,14 @@ class TfDetectionApiBase(compat.DatasetBase):
                 missing = join_names(group.missing, _MAX_SHOWN)
                 _log.warning("shards of a numbered set are missing, read without: %s", missing)
         progress = self._ctx.progress_reporter
-        progress.start(sum(shard_size(path) for _, path in self._shards), desc="Reading TFRecords")
+        progress.start(
+            sum(get_shard_size(path) for _, path in self._shards), desc="Reading TFRecords"
+        )
         start = self._record_count = 0
         for subset, path in self._shards:
             self._field_mapping = self._find_mapping(shards, path)
             self._read_shard(subset, path, scopes[path], start)
-            start += shard_size(path)
+            start += get_shard_size(path)
             progress.report_status(start)
         progress.finish()
         if not self._record_count:
@@ -165,7 +167,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         count = 0
         for records in read_record_batches(path):
             count += len(records)
-            detections = self._detections(ExampleBatch.of(records))
+            detections = self._make_detections(ExampleBatch.of(records))
             self._builder.open(detections, scope, identity)
             self._read_batch(detections, shard, start)
         self._record_count += count
@@ -182,7 +184,7 @@ class TfDetectionApiBase(compat.DatasetBase):
             number = records.first + row
             try:
                 if row in unusable:
-                    raise self._format_error(Example(examples, row))
+                    raise self._make_format_error(Example(examples, row))
                 # Indexing raises the error of an invalid record.
                 has_more = detections.other_keys or row in invalid
                 self._read_row(detections, row, detections[row] if has_more else _EMPTY, shard)
@@ -196,7 +198,7 @@ class TfDetectionApiBase(compat.DatasetBase):
                 offset = min(int(records.offsets[row]), shard.identity.size)
                 self._ctx.progress_reporter.report_status(start + offset)
 
-    def _detections(self, examples: ExampleBatch) -> Detections:
+    def _make_detections(self, examples: ExampleBatch) -> Detections:
         mapping = self._field_mapping or FieldMapping()
         return Detections(examples, mapping, () if mapping.box else _REPEATING)
 
@@ -207,25 +209,18 @@ class TfDetectionApiBase(compat.DatasetBase):
         has_keys[[problem.row for problem in problems if problem.case == EMPTY_RECORD]] = False
         return has_keys
 
-    def _format_error(self, example: Example) -> TfodError:
-        """Create the error for a record without any key of the format.
-
-        It is a ShardError for the first record, since the whole shard has another format then.
-        """
+    def _make_format_error(self, example: Example) -> TfodError:
+        """Create the error for a record without any key of the format."""
         if self._field_mapping is not None:
-            return _other_keys(
+            return _make_keys_error(
                 example, "a shard of this profile", sorted(self._field_mapping.all_keys)
             )
-        return _other_keys(example, "an object detection shard", _USUAL, ", …")
+        return _make_keys_error(example, "an object detection shard", _USUAL, ", …")
 
     def _read_row(
         self, detections: Detections, row: int, detection: Detection, shard: _Shard
     ) -> None:
-        """Create the item of a record, or extend the item of an earlier one.
-
-        Raises:
-            RecordError: the record has boxes, and the size of its image is unknown.
-        """
+        """Create the item of a record, or extend the item of an earlier record of the image."""
         image_id = detections.image_ids[row]
         path = safe_relative_path(detections.filenames[row] or "")
         start, end = detections.encoded[row].tolist()
@@ -242,7 +237,7 @@ class TfDetectionApiBase(compat.DatasetBase):
             span = ByteSpan(shard.identity, records.base + start, length)
             head = bytes(records.buffer[start : min(end, start + 16)])
             media = make_media(head, span, path, item_id, size, on_disk)
-            attributes = self._attributes(detections, row, detection, item_id, media)
+            attributes = self._make_attributes(detections, row, detection, item_id, media)
             item = make_item(item_id, shard.subset, media, [], attributes)
             self._items.append(item)
             if image_id is not None:
@@ -260,7 +255,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         for key in (*detection.unread_keys, *masks):
             self._losses[_UNREAD][key] += 1
 
-    def _attributes(
+    def _make_attributes(
         self, detections: Detections, row: int, detection: Detection, item_id: str, media: Any
     ) -> dict[str, Any]:
         filename, image_id = detections.filenames[row], detections.image_ids[row]
@@ -347,7 +342,7 @@ def _load_field_mapping(profile: str) -> FieldMapping:
 _USUAL = (keys.ENCODED, keys.FILENAME, keys.XMIN)
 
 
-def _other_keys(
+def _make_keys_error(
     example: Example, kind: str, expected: Collection[str], ending: str = ""
 ) -> TfodError:
     if not len(example):

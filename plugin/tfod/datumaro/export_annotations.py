@@ -100,10 +100,7 @@ class ObjectBuilder:
         self._losses = losses
 
     def build(self, annotations: Iterable[Any], size: tuple[int, int], **image: Any) -> Detection:
-        """Create the Detection of an image of this height and width.
-
-        ``image`` is further fields of the Detection, such as ``filename``.
-        """
+        """Create a Detection of an image of this height and width, with the fields in ``image``."""
         annotations = list(annotations)
         boxes = None if self._save_masks else _normalize_plain_boxes(annotations, size)
         if boxes is not None:  # nearly always
@@ -113,11 +110,11 @@ class ObjectBuilder:
         has_masks = bool(objects) and self._save_masks
         return replace(
             self.assemble(objects, size, **image),
-            masks=[self._mask(obj, size) for obj in objects] if has_masks else None,
-            keypoints=self._keypoints(objects, size),
+            masks=[self._make_mask(obj, size) for obj in objects] if has_masks else None,
+            keypoints=self._make_keypoints(objects, size),
             shape_details=index_shape_details([obj.details for obj in objects]),
             image_labels=image_labels,
-            captions=self._captions(annotations),
+            captions=self._get_captions(annotations),
         )
 
     def convert(self, annotations: Iterable[Any]) -> tuple[list[ExportedObject], list[ImageLabel]]:
@@ -131,7 +128,7 @@ class ObjectBuilder:
             if kind == "bbox" and not shape.group:
                 parts.append(self._convert_box(shape))
             elif kind == "label":
-                image_labels.append(self._image_label(shape))
+                image_labels.append(self._make_image_label(shape))
             elif kind in _BOX_TYPES or kind in _OUTLINE_TYPES or kind == "points":
                 if shape.group not in groups or not shape.group:
                     groups[shape.group] = []
@@ -249,11 +246,11 @@ class ObjectBuilder:
             boxes=boxes,
             class_text=[item.text for item in classes],
             class_label=[item.label for item in classes],
-            attributes=self._attributes(attributes) if any(attributes) else {},
+            attributes=self._make_attributes(attributes) if any(attributes) else {},
             **image,
         )
 
-    def _mask(self, obj: ExportedObject, size: tuple[int, int]) -> PngMask:
+    def _make_mask(self, obj: ExportedObject, size: tuple[int, int]) -> PngMask:
         mask: np.ndarray | None = None
         for part in obj.outlines:
             pixels = part.image if part.type.name == "mask" else _draw(part.points, size)
@@ -269,7 +266,9 @@ class ObjectBuilder:
             return PngMask(encode_mask_png(fill_box(obj.corners, size), is_box=True))
         return PngMask(encode_mask_png(_draw(obj.outline or (), size) if mask is None else mask))
 
-    def _keypoints(self, objects: list[ExportedObject], size: tuple[int, int]) -> Keypoints | None:
+    def _make_keypoints(
+        self, objects: list[ExportedObject], size: tuple[int, int]
+    ) -> Keypoints | None:
         if not any(obj.points is not None for obj in objects):
             return None
         names = self._classes.keypoint_names
@@ -286,7 +285,7 @@ class ObjectBuilder:
             visibility[row, ids] = [int(value.value) for value in obj.points.visibility]
         return Keypoints(xy, visibility, names)
 
-    def _attributes(
+    def _make_attributes(
         self, attributes: Sequence[Mapping[str, Any]]
     ) -> dict[str, list[AttributeValue]]:
         names = dict.fromkeys(itertools.chain.from_iterable(attributes))
@@ -302,7 +301,7 @@ class ObjectBuilder:
                 columns[name] = values
         return columns
 
-    def _captions(self, annotations: Iterable[Any]) -> list[str]:
+    def _get_captions(self, annotations: Iterable[Any]) -> list[str]:
         captions = []
         for caption in annotations:
             if caption.type is AnnotationType.caption:
@@ -311,7 +310,7 @@ class ObjectBuilder:
                     self._losses[ATTRIBUTES][f"{name} (of a caption)"] += 1
         return captions
 
-    def _image_label(self, label: Any) -> ImageLabel:
+    def _make_image_label(self, label: Any) -> ImageLabel:
         item = self._classes.get(label.label)
         attributes = dict(label.attributes)
         confidence = attributes.pop("confidence", None)
@@ -356,7 +355,6 @@ def _to_corners(box: Sequence[float]) -> PixelBox:
 
 
 def _rotate(kind: str, upright: PixelBox, degrees: float) -> list[float]:
-    """Return the outline of a box or an ellipse that is rotated about its center."""
     if kind == "bbox":
         return box_outline(upright, degrees)
     left, top, right, bottom = upright
@@ -367,10 +365,7 @@ def _rotate(kind: str, upright: PixelBox, degrees: float) -> list[float]:
 def _find_partner(
     shape: Any, corners: PixelBox, objects: Iterable[ExportedObject], min_overlap: float = 0.0
 ) -> ExportedObject | None:
-    """Find the object of an outline or of points: same class, and same id or largest overlap.
-
-    ``min_overlap`` is the minimum intersection over union without an id.
-    """
+    """Find the object of an outline or of points: same class, and same id or largest overlap."""
     candidates = [obj for obj in objects if obj.label == shape.label]
     if not candidates:
         return None

@@ -108,10 +108,9 @@ class ShardExporter(compat.Exporter):
         """Return the records of an item; all errors are raised before this returns."""
 
     def _prepare(self, classes: ExportClasses) -> None:
-        """Prepare for writing items with these classes."""
         self._classes = classes
         labels = self._extractor.categories().get(compat.AnnotationType.label)
-        self._is_of_shards = bool(getattr(labels, "source", ""))
+        self._is_from_shards = bool(getattr(labels, "source", ""))
         self._is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
         self._objects = ObjectBuilder(
             classes,
@@ -144,7 +143,7 @@ class ShardExporter(compat.Exporter):
     def _prepare_image(self, item: Any) -> UprightImage:
         # Annotations in shards belong to the stored pixels. YOLO's boxes belong to the rotated
         # ones, whatever size its importer has used to scale them.
-        return self._images.prepare(item, not self._is_normalized, self._is_of_shards)
+        return self._images.prepare(item, not self._is_normalized, self._is_from_shards)
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
@@ -233,7 +232,6 @@ def count_image_attributes(
 
 
 def _find_source_shards(dataset: Any, folder: str) -> list[str]:
-    """Return the shards that a dataset was read from, if they are in this folder."""
     labels = dataset.categories().get(compat.AnnotationType.label)
     if getattr(labels, "source", None) != os.path.abspath(folder):
         return []
@@ -250,7 +248,6 @@ def _has_images(paths: Iterable[str]) -> bool:
 
 
 def _has_other_classes(path: str, text: str) -> bool:
-    """Check whether a label map differs from a text, ignoring comments."""
     with open(path, encoding="utf-8", errors="replace") as file:
         existing, new = (
             [line for line in lines if not line.startswith("#")]

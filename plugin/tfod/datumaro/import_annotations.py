@@ -83,7 +83,7 @@ class AnnotationBuilder:
             size: height and width of its image in pixels; required if there are boxes.
             report: function for defects of boxes; may raise.
         """
-        image_labels = (self._image_label(label) for label in detection.image_labels)
+        image_labels = (self._make_image_label(label) for label in detection.image_labels)
         annotations: list[Any] = [label for label in image_labels if label is not None]
         annotations += [annotation.Caption(text) for text in detection.captions]
         corners = self._corners[row]
@@ -98,12 +98,12 @@ class AnnotationBuilder:
         defects: Mapping[int, str] = {}
         if row in self._rows_to_check:
             corners, defects = self._check_corners(row, size)
-        boxes = make_boxes(corners, labels, _attribute_dicts(detection.attributes, count))
+        boxes = make_boxes(corners, labels, _make_attribute_dicts(detection.attributes, count))
         for box, number in zip(boxes, self._detections.annotation_ids(row), strict=False):
             box.id = number
         if not defects and not _has_more_than_boxes(detection):
             return annotations + boxes
-        masks = self._masks(row, detection, size)
+        masks = self._make_masks(row, detection, size)
         unused_group = 1 + max(
             (details.group for details in detection.shape_details.values()), default=0
         )
@@ -112,17 +112,17 @@ class AnnotationBuilder:
                 report(f"box {index} {defects[index]}")
                 continue
             details = detection.shape_details.get(index) or ShapeDetails()
-            points = self._points(detection, index, box.label, size)
+            points = self._make_points(detection, index, box.label, size)
             box.z_order = details.z_order
             box.group = details.group or (unused_group + index if points is not None else 0)
             mask = masks and masks[index]
-            annotations.append(self._shape(box, details, corners[index], size, mask))
+            annotations.append(self._make_shape(box, details, corners[index], size, mask))
             if points is not None:
                 points.group = box.group
                 annotations.append(points)
         return annotations
 
-    def _shape(
+    def _make_shape(
         self, box: Any, details: ShapeDetails, corners: Any, size: tuple[int, int], mask: Any
     ) -> Any:
         """Return a rotated box, a mask or a plain box, depending on how the object was drawn."""
@@ -148,7 +148,7 @@ class AnnotationBuilder:
         self._losses[_CLAMPED][""] += int(outside.sum())
         return rounded, _describe_defects(boxes)
 
-    def _masks(
+    def _make_masks(
         self, row: int, detection: Detection, size: tuple[int, int]
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
@@ -174,7 +174,7 @@ class AnnotationBuilder:
             ]
         return None
 
-    def _points(
+    def _make_points(
         self, detection: Detection, index: int, label: int | None, size: tuple[int, int]
     ) -> Any:
         keypoints = detection.keypoints
@@ -191,7 +191,6 @@ class AnnotationBuilder:
         return annotation.Points(xy.reshape(-1).tolist(), visibility.tolist(), label=label)
 
     def _find_keypoints(self, detection: Detection, index: int) -> tuple[list[int], Sequence[str]]:
-        """Return the indices and names of the keypoints of the object's class."""
         assert detection.keypoints is not None
         count = detection.keypoints.xy.shape[1]
         item = None
@@ -207,7 +206,7 @@ class AnnotationBuilder:
         names = detection.keypoints.names or [f"point_{i}" for i in range(count)]
         return list(range(count)), names
 
-    def _image_label(self, label: ImageLabel) -> Any:
+    def _make_image_label(self, label: ImageLabel) -> Any:
         number = self._classes.resolve(self._scope, label.text, label.label)
         if number is None:
             return None
@@ -240,8 +239,7 @@ def _describe_defects(boxes: np.ndarray) -> dict[int, str]:
     return defects
 
 
-def _attribute_dicts(attributes: Any, count: int) -> list[dict[str, Any]]:
-    """Convert name → values to one dict per object, without absent values."""
+def _make_attribute_dicts(attributes: Any, count: int) -> list[dict[str, Any]]:
     dicts: list[dict[str, Any]] = [{} for _ in range(count)]
     for name, values in attributes.items():
         is_flag = name in keys.FLAGS

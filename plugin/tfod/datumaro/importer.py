@@ -45,8 +45,7 @@ class ShardImporter(compat.Importer):
     TAKES_DAMAGED: ClassVar[bool] = False
     """Whether to detect shards without a readable record too; the import explains the damage."""
     OPTIONS: ClassVar[dict[str, str]] = {
-        "--label-map": "label map file, or the name of one that tfod ships "
-        "(default: the file next to the shards)"
+        "--label-map": "path or name of a label map (default: found next to the shards)"
     }
     """The command-line options, with their help."""
 
@@ -89,9 +88,8 @@ class ShardImporter(compat.Importer):
     def __call__(self, path: str, **options: Any) -> list[dict[str, Any]]:
         """Return the sources of an import; globs are accepted, unlike in Datumaro's own check.
 
-        Raises:
-            DatasetImportError: there is no such file, or the path is a URL. Datumaro reads images
-                in any order, but remote shards can only be read from the beginning.
+        Raises DatasetImportError if there is no such file, or if the path is a URL: Datumaro reads
+        images in any order, but remote shards can only be read from the beginning.
         """
         if is_url(path):
             raise compat.errors.DatasetImportError(

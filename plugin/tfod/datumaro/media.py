@@ -38,7 +38,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
 from tfod.formats.reading.files import ASSUMED_UPRIGHT, ROTATED_BY_EXIF
 from tfod.sources.reading import decode_detection
-from tfod.tfrecord.image_names import is_id_of, split_extension
+from tfod.tfrecord.image_names import is_id_for, split_extension
 from tfod.tfrecord.record_index import ByteSpan
 from tfod.tfrecord.writer import OptionError
 
@@ -80,13 +80,10 @@ class ImageEncoder:
 
     Attributes:
         save_media: whether to store images in the shards.
-        image_ext: extension to encode images to, if any.
+        image_ext: extension to encode images to, if any; raises OptionError if it is unsupported.
         default_ext: extension of images that have none.
         is_needed: whether a record needs an image.
         losses: counter of images that were rotated or have no bytes.
-
-    Raises:
-        OptionError: images cannot be encoded to the extension.
     """
 
     save_media: bool
@@ -96,7 +93,7 @@ class ImageEncoder:
     losses: LossCounter = field(default_factory=LossCounter)
 
     def __post_init__(self) -> None:
-        if self.image_ext and _dotted(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
+        if self.image_ext and _add_dot(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
             supported = ", ".join(FORMAT_OF_EXTENSION)
             raise OptionError(f"image_ext: {self.image_ext!r} is not one of {supported}")
 
@@ -120,7 +117,7 @@ class ImageEncoder:
                 f"item {item.id!r:.81} has no image, which this format requires; import the "
                 "dataset with its images"
             )
-        name = self._filename(item, media, encoded)
+        name = self._choose_filename(item, media, encoded)
         frame = find_media_size(media, encoded)
         turn = read_orientation(encoded) if encoded else UPRIGHT
         if not encoded or turn == UPRIGHT:
@@ -165,21 +162,21 @@ class ImageEncoder:
 
         state = "damaged or cut short" if header else looks_like(data, 0, len(data))
         state = state or ("not a readable image" if data else "empty")
-        name = path or self._filename(item, media, data)
+        name = path or self._choose_filename(item, media, data)
         raise TfodError(f"item {item.id!r}: {name} is {state}; replace it")
 
-    def _filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
+    def _choose_filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
         """Return the name from the import, or else the item's id with an extension."""
         original = item.attributes.get("filename")
-        if isinstance(original, str) and is_id_of(item.id, original):
+        if isinstance(original, str) and is_id_for(item.id, original):
             if not self.image_ext:
                 return original
-            return split_extension(original)[0] + _dotted(self.image_ext)
+            return split_extension(original)[0] + _add_dot(self.image_ext)
         extension = compat.get_extension(media, encoded) if media is not None else ""
-        return str(item.id) + _dotted(self.image_ext or extension or self.default_ext)
+        return str(item.id) + _add_dot(self.image_ext or extension or self.default_ext)
 
     def _reencode(self, media: Any, data: bytes | None) -> bytes:
-        extension = _dotted(self.image_ext or compat.get_extension(media, data) or "")
+        extension = _add_dot(self.image_ext or compat.get_extension(media, data) or "")
         if extension.lower() not in FORMAT_OF_EXTENSION:
             extension = self.default_ext if not extension else ".png"
         return bytes(compat.encode_image(media.data, extension.lower()))
@@ -188,7 +185,7 @@ class ImageEncoder:
         """Check whether ``image_ext`` is set, and the bytes are in another format."""
         if not self.image_ext:
             return False
-        return FORMAT_OF_EXTENSION.get(_dotted(self.image_ext).lower()) != sniff_format(data[:16])
+        return FORMAT_OF_EXTENSION.get(_add_dot(self.image_ext).lower()) != sniff_format(data[:16])
 
 
 def find_media_size(media: Any, encoded: bytes | None) -> tuple[int, int] | None:
@@ -214,7 +211,7 @@ def read_image_size(path: str) -> tuple[int, int] | None:
         return size or image_size(Path(path).read_bytes())
 
 
-def _dotted(extension: str) -> str:
+def _add_dot(extension: str) -> str:
     return extension if not extension or extension.startswith(".") else f".{extension}"
 
 
@@ -223,8 +220,7 @@ def find_record_size(
 ) -> tuple[int, int] | None:
     """Return height and width from the record, or else from its image's header.
 
-    Raises:
-        RecordError: the size is unknown, and there are boxes.
+    Raises RecordError if the size is unknown and there are boxes.
     """
     height, width = detections.sizes[row].tolist()
     if height > 0 and width > 0:

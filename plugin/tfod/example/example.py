@@ -34,7 +34,7 @@ class Example:
     @classmethod
     def of(cls, record: Record, shard: str) -> Example:
         """View a single record. For many records, a batch is faster."""
-        return cls(ExampleBatch.of(RecordBatch.of(record, shard)), 0)
+        return cls(ExampleBatch.of(RecordBatch.from_record(record, shard)), 0)
 
     @classmethod
     def iter_rows(cls, batch: ExampleBatch) -> Iterator[Example]:

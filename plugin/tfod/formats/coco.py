@@ -104,7 +104,11 @@ def _build_detections(
         annotations = remaining.pop(image_id, [])
         objects = (_read_object(annotation, document, builder) for annotation in annotations)
         yield builder.build_detection(
-            *(images, [name], size, list(filter(None, objects)), f"{path}: {name}"),
+            images,
+            [name],
+            size,
+            list(filter(None, objects)),
+            f"{path}: {name}",
             source_id=str(image_id),
             point_count=len(document.point_names),
             point_names=document.point_names,
@@ -160,10 +164,7 @@ def _read_object(
 def _draw_masks(
     problems: ConversionProblems, objects: Sequence[AnnotatedObject], frame: Frame
 ) -> list[PngMask]:
-    """Draw a mask for each object, since the OD API needs all of them.
-
-    A mask has the size of its RLE, or that in the JSON. Writers compare it with the image.
-    """
+    """Draw a mask for each object, since the OD API needs all of them."""
     size, image_size = frame.size or (0, 0), frame.image_size or (0, 0)
     masks = []
     for item in objects:

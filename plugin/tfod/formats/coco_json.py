@@ -131,7 +131,6 @@ def _read_lists(path: str) -> dict[str, list[dict[str, Any]]]:
 def _read_categories(
     path: str, entries: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[int, LabelMapItem], list[str]]:
-    """Return the categories by id, and the names of the keypoints of all categories."""
     categories: dict[int, LabelMapItem] = {}
     names: list[str] = []
     starts: dict[tuple[str, ...], int] = {(): 0}
@@ -146,7 +145,8 @@ def _read_categories(
             if labels not in starts:
                 starts[labels] = len(names)
                 names += labels
-            points = tuple(Keypoint(index, x) for index, x in enumerate(labels, starts[labels]))
+            start = starts[labels]
+            points = tuple(Keypoint(index, label) for index, label in enumerate(labels, start))
             item = categories.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
             if item.name != str(name):
                 raise ValueError(f"id {number} is used by {item.name!r:.81} and {name!r:.81}")
@@ -245,7 +245,7 @@ def get_whole_number(entry: Mapping[str, Any], key: str) -> int:
 
 def parse_box(value: Any) -> list[float]:
     """Return the four numbers of a box, which need not be finite."""
-    if isinstance(value, list) and [type(x) in (int, float) for x in value] == [True] * 4:
+    if isinstance(value, list) and [type(number) in (int, float) for number in value] == [True] * 4:
         return [float(number) for number in value]
     raise ValueError(f"bbox is {to_short_json(value)}, expected 4 numbers")
 

@@ -69,25 +69,18 @@ def read(source: str, options: Options) -> Dataset:
         subset_paths[to_subset(stem if short in stems else short or stem)] = path
     files = select_subsets(subset_paths, options.subset, source)
     subset_images = {subset: read_detection_csv(path, problems) for subset, path in files.items()}
-    names = {
-        item.name
-        for images in subset_images.values()
-        for image in images.values()
-        for item in image.objects
-    }
+    all_images = [image for images in subset_images.values() for image in images.values()]
+    names = {item.name for image in all_images for item in image.objects}
     classes = SourceClasses.find(options, folder, lambda: sorted(names), source)
     builder = DatasetBuilder(classes, options, problems)
-    subsets = {
-        subset: _build_detections(
-            files[subset], images, _list_folders(folder, subset, options.images), builder
-        )
-        for subset, images in subset_images.items()
-    }
+    subsets = {}
+    for subset, images in subset_images.items():
+        folders = _list_folders(folder, subset, options.images)
+        subsets[subset] = _build_detections(files[subset], images, folders, builder)
     return builder.build_dataset(subsets.items(), subsets, csv_paths)
 
 
 def _list_folders(parent: str, subset: str, requested: str | None) -> list[str]:
-    """Return the folders to search for the images of a subset."""
     if requested is not None:
         return [requested]
     images = os.path.join(parent, "images")

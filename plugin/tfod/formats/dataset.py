@@ -55,10 +55,9 @@ def subset_error(source: str, requested: str, names: Iterable[str]) -> TfodError
 
 
 def select_subsets(subsets: Mapping[str, _T], requested: str | None, source: str) -> dict[str, _T]:
-    """Return all subsets, or the requested one. A single subset is renamed if necessary.
+    """Return all subsets, or the requested one; a single subset is renamed if necessary.
 
-    Raises:
-        TfodError: there are several subsets, and none has the name.
+    Raises TfodError if there are several subsets, and none has the name.
     """
     if requested is None:
         return dict(subsets)

@@ -1,8 +1,4 @@
-"""Base class of the writers of all formats.
-
-It names and writes the images, counts data that the format cannot store, and publishes all files
-at once.
-"""
+"""Base class of the writers of all formats: names of images, losses, and publishing of files."""
 
 from __future__ import annotations
 
@@ -133,10 +129,7 @@ class FormatWriter(abc.ABC):
         return result
 
     def write_all(self, dataset: Dataset, folder: str) -> ConversionResult:
-        """Read a dataset and write its subsets. Raises the same errors as :meth:`write`.
-
-        ``folder`` is the final folder of the label map.
-        """
+        """Read a dataset and write its subsets; ``folder`` is the final folder of the label map."""
         image_counts, object_counts = Counter[str](), Counter[str]()
 
         def begin(subset: str) -> None:
@@ -312,7 +305,6 @@ class FormatWriter(abc.ABC):
         return names
 
     def _count_losses(self, images: Images) -> None:
-        """Count data that the format cannot store."""
         lost = Counter[str]()
         pairs = zip(images.source_ids, images.filenames, strict=True)
         lost[SOURCE_ID] = sum(source_id not in (None, "", name) for source_id, name in pairs)
@@ -322,10 +314,11 @@ class FormatWriter(abc.ABC):
                 lost["keypoints"] += int((detection.keypoints.visibility > 0).any(axis=1).sum())
             if ATTRIBUTES not in self.SUPPORTED:
                 lost.update(_count_values(detection))
-            lost["image classes"] += len(detection.image_labels)
+            labels = detection.image_labels
+            lost["image classes"] += len(labels)
             lost["captions"] += len(detection.captions)
             lost[SHAPE_DETAILS] += len(detection.shape_details)
-            lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(x.attributes) for x in detection.image_labels)
+            lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(label.attributes) for label in labels)
             image_keys = (*detection.image_attributes, *detection.image_extra)
             lost.update((*image_keys, *detection.unread_keys))
         lost = Counter({name: n for name, n in lost.items() if name not in self.SUPPORTED})

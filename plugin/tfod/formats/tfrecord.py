@@ -33,7 +33,7 @@ from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import ShardSet, missing_shards, shards_by_subset
+from tfod.tfrecord.shard_sets.search import ShardSet, describe_missing, find_subsets
 from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shard_name, to_subset
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
@@ -64,7 +64,7 @@ def read(source: str, options: Options) -> Dataset:
             names = [shard_set.subset for shard_set in shards.sets]
             raise subset_error(source, options.subset, names)
     paths = [path for shard_set in sets for path in shard_set.paths]
-    notes = [*shards.notes, *missing_shards(sets), *shards.require_label_maps()]
+    notes = [*shards.notes, *describe_missing(sets), *shards.require_label_maps()]
     files = {path: file.name for path in paths if (file := shards.label_maps[path])}
     maps = {file: loaded for path, file in files.items() if (loaded := shards.label_map(path))}
     target = options.target_map
@@ -117,7 +117,6 @@ def _read_batches(
 def _rotate_photos(
     detections: Detections | list[Detection], options: Options, problems: ConversionProblems
 ) -> Detections | list[Detection]:
-    """Rotate images with an EXIF orientation, and everything on them."""
     if not options.upright:
         return detections
     if isinstance(detections, list):
@@ -204,7 +203,7 @@ class Writer(FormatWriter):
             folder = folder or "."
 
         def find_existing(subset: str) -> list[str]:
-            return shards_by_subset(folder).get(subset, [])
+            return find_subsets(folder).get(subset, [])
 
         with OutputFolder(
             folder,

@@ -160,7 +160,8 @@ class _Year:
         """
         files = sorted(os.listdir(self.lists)) if os.path.isdir(self.lists) else []
         names = []
-        for name in (x[: -len(_LIST)] for x in files if x.endswith(_LIST) and x[0] != "."):
+        stems = [file[: -len(_LIST)] for file in files if file.endswith(_LIST) and file[0] != "."]
+        for name in stems:
             _, line = next(read_lines(os.path.join(self.lists, name + _LIST)), (0, ""))
             if line and (not _FLAG.search(line) or self._find_xml(line)):
                 names.append(name)
@@ -218,7 +219,7 @@ def _build_detections(
             builder.problems.add(_OTHER_XML, path)
             continue
         elements = list(root.iter("object"))
-        is_boxless = all(x.find("bndbox") is x.find("robndbox") for x in elements)
+        is_boxless = all(item.find("bndbox") is item.find("robndbox") for item in elements)
         if is_boxless and (elements or root.find(".//bndbox") is not None):
             tags = " ".join(f"<{child.tag}>" for child in next(iter(elements), root))
             raise TfodError(f"{path}: no object has a <bndbox>, only {tags:.80}; add a <bndbox>")
@@ -246,7 +247,7 @@ def _list_image_names(root: Any, path: str, year: _Year) -> list[str]:
     parent = posixpath.dirname(subfolder)
     siblings = (posixpath.join(parent, sibling) for sibling in _IMAGES if subfolder)
     folders = dict.fromkeys((subfolder, *siblings, parent, ""))
-    names = [posixpath.join(folder, x) for x in (name, filename) for folder in folders]
+    names = [posixpath.join(folder, file) for file in (name, filename) for folder in folders]
     return [*names, whole_path]
 
 
@@ -275,7 +276,7 @@ def _read_object(
     unread += [child.tag for child in element.iterfind("bndbox/*") if child.tag not in _BOX_TAGS]
     if unread:
         degrees = degrees or element.findtext(".//rotation") or element.findtext(_CVAT_ROTATION)
-        names = {x.findtext("name") for x in element.iterfind("attributes/*")}
+        names = {item.findtext("name") for item in element.iterfind("attributes/*")}
         read_tags = ("rotation", "attributes") if names <= {"rotation"} else ("rotation",)
         for tag in [tag for tag in unread if tag not in read_tags][:1]:
             problems.add("objects with unknown fields, ignored", f"{location}: <{tag}>")
@@ -382,7 +383,6 @@ class Writer(FormatWriter):
         self._write(path, lines.encode("utf-8", "surrogateescape"), "ab")
 
     def _format_flags(self, images: Images, row: int) -> list[str]:
-        """Return the XML of the pose and the flags of each object."""
         attributes = images.detections[row].attributes
         views = attributes.get("view") or attributes.get("pose")
         texts = [""] * (images.splits[row + 1] - images.splits[row])

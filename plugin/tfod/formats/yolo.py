@@ -169,7 +169,7 @@ def _find_existing(
 def _read_kpt_shape(value: Any, file: str) -> tuple[int, int]:
     if value in _NULLS:
         return 0, 0
-    if isinstance(value, list) and len(value) == 2 and all(str(x).isdecimal() for x in value):
+    if isinstance(value, list) and len(value) == 2 and all(str(item).isdecimal() for item in value):
         count, numbers = map(int, value)
         if count > 0 and numbers in (2, 3):
             return count, numbers
@@ -227,7 +227,6 @@ def get_label_path(image: str) -> str:
 
 
 def _find_label_file(image: str) -> tuple[str, bool]:
-    """Return the label file of an image and whether it exists."""
     sibling = os.path.splitext(image)[0] + ".txt"
     folder, name = os.path.split(sibling)
     paths = get_label_path(image), sibling, os.path.join(folder, _LABELS, name)
@@ -383,7 +382,9 @@ class Writer(FormatWriter):
         # Omits path, for which Ultralytics then uses its own settings, or the folder of the file.
         lines = [f"{_quote(name)}: {_quote(f'images/{name}')}\n" for name in self._subsets]
         lines.append("names:\n")
-        lines += (f"  {number}: {_quote(names[x])}\n" for x, number in self._numbers.items())
+        lines += (
+            f"  {number}: {_quote(names[class_id])}\n" for class_id, number in self._numbers.items()
+        )
         self._write(os.path.join(self.folder, "data.yaml"), "".join(lines).encode())
         self._write_label_map(label_map)
         for subset in _REQUIRED:

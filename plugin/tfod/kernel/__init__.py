@@ -1,6 +1,6 @@
 """The kernel: functions on bytes that find records, parse Examples to columns and hash spans.
 
-Imports nothing else of tfod. :mod:`tfod.kernel.reference` is the specification; the compiled
+It imports nothing else of tfod. :mod:`tfod.kernel.reference` is the specification; the compiled
 library is used if it exists. The functions, and NumPy, are only loaded on first use.
 """
 

@@ -89,7 +89,6 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
 
 
 def _columns(buffer: np.ndarray, block: np.ndarray, heads: np.ndarray) -> Iterator[KeyColumn]:
-    """Yield the columns as views of the block."""
     ends, rows, floats = block.view("<u8"), block.view("<u4"), block.view("<f4")
     for head in heads.reshape(-1, _COLUMN_WORDS).tolist():
         key, key_length, kind, row_count, count, rows_at, ends_at, values_at = head

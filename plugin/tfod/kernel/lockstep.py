@@ -137,7 +137,6 @@ class _Batch:
             yield (int(lists.rows[begin]), int(lists.indexes[begin])), column
 
     def _keep_plain(self, rows: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
-        """Return the plain rows, and mark the others as unusual."""
         self.is_unusual[rows[~is_plain]] = True
         plain: np.ndarray = rows[is_plain]
         return plain

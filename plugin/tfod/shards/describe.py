@@ -27,7 +27,7 @@ from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.reader import walk
 from tfod.tfrecord.shard_sets.search import Sources
-from tfod.tfrecord.storage.open import open_shard, shard_size
+from tfod.tfrecord.storage.open import get_shard_size, open_shard
 
 Use: TypeAlias = "tuple[str | None, int | None]"
 """Class text and id of a box, either of which may be missing."""
@@ -118,7 +118,7 @@ def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> D
                 mapping = layout.field_mapping
                 result.layouts[layout.name or "custom keys"] = mapping
             result.shards += 1
-            result.file_bytes += shard_size(path)
+            result.file_bytes += get_shard_size(path)
             with open_shard(path) as (stream, length):
                 for records in walk(stream, path, length):
                     if isinstance(records, Damage):

@@ -37,7 +37,7 @@ from tfod.tfrecord.reader import RecordBatch
 
 Fix: TypeAlias = "Callable[[EditedRecord], Iterator[Finding]]"
 _MAX_SHOWN = 80
-_CODE_OF_DAMAGE = {
+_DAMAGE_CODES = {
     DamageKind.LENGTH_CRC: "TFR003",
     DamageKind.DATA_CRC: "TFR004",
     DamageKind.TRUNCATED_RECORD: "TFR005",
@@ -46,7 +46,7 @@ _CODE_OF_DAMAGE = {
     DamageKind.TRAILING_ZEROS: "TFR008",
     DamageKind.COMPRESSION: "TFR011",
 }
-INEVITABLE = frozenset(_CODE_OF_DAMAGE.values())
+ALWAYS_FIXED = frozenset(_DAMAGE_CODES.values())
 """Codes that are always repaired, because damaged records cannot be copied."""
 _NO_RECORD = ("TFR006", "TFR008", "TFR011")  # stray bytes, zeros, bytes that cannot be unpacked
 
@@ -96,7 +96,7 @@ class EditedRecord:
         self.new[key] = text_feature(texts) if texts else int64_feature(numbers)
         old, new = _to_json(before), _to_json(values)
         change = f"{old!r:.81} changed to {new!r:.81}" if before else f"set to {new!r:.81}"
-        yield changed(message or f"{key}: {change}", key, old, new)
+        yield make_change(message or f"{key}: {change}", key, old, new)
 
     # The original values; empty if a feature has the wrong type
 
@@ -150,7 +150,7 @@ class EditedRecord:
         return self.detections.boxes[first:last].astype(np.float64)
 
 
-def changed(message: str, feature: str, before: JsonValue, after: JsonValue) -> Finding:
+def make_change(message: str, feature: str, before: JsonValue, after: JsonValue) -> Finding:
     """Return the finding for a change of a feature or an object."""
     value = {"before": before, "after": after, "record_dropped": False}
     return Finding(message, feature, value)
@@ -164,31 +164,31 @@ def _to_json(values: Sequence[JsonValue]) -> JsonValue:
 # Bytes that cannot be read
 
 
-def dropped(message: str, size: int | None, code: str) -> Finding:
+def make_drop(message: str, size: int | None, code: str) -> Finding:
     """Return the finding for bytes that are dropped; the code shows if they were a record."""
     before: JsonValue = None if size is None else {"bytes": size}
     value = {"before": before, "after": None, "record_dropped": code not in _NO_RECORD}
     return Finding(message, value=value, code=code)
 
 
-def dropped_damage(damage: Damage) -> Finding:
+def drop_damage(damage: Damage) -> Finding:
     """Return the finding for damaged bytes; raise ShardError if a record exceeds the limit."""
     if damage.kind is DamageKind.OVERSIZE:
         raise replace(damage, fix="raise TFOD_MAX_RECORD_BYTES").to_error()
     verb = "record dropped" if damage.kind is DamageKind.DATA_CRC else "dropped"
-    return dropped(f"{verb}: {damage.cause}", damage.skipped or None, _CODE_OF_DAMAGE[damage.kind])
+    return make_drop(f"{verb}: {damage.cause}", damage.skipped or None, _DAMAGE_CODES[damage.kind])
 
 
-def dropped_record(examples: ExampleBatch, row: int, codes: Set[str]) -> Finding | None:
+def drop_record(examples: ExampleBatch, row: int, codes: Set[str]) -> Finding | None:
     """Return the finding for a record that is empty or not an Example, or None to keep it."""
     length = examples.records.record(row).length
-    refused = examples.unreadable.get(row)
+    error = examples.unreadable.get(row)
     if not length and "TFR009" in codes:
-        return dropped("record dropped: the record was empty (0 bytes)", 0, "TFR009")
-    if refused is None or refused.issue is EncodingIssue.SEQUENCE_EXAMPLE or "EXA001" not in codes:
+        return make_drop("record dropped: the record was empty (0 bytes)", 0, "TFR009")
+    if error is None or error.issue is EncodingIssue.SEQUENCE_EXAMPLE or "EXA001" not in codes:
         return None
-    message = f"record dropped: the record was not a tf.train.Example ({refused.reason})"
-    return dropped(message, length, "EXA001")
+    message = f"record dropped: the record was not a tf.train.Example ({error.reason})"
+    return make_drop(message, length, "EXA001")
 
 
 # Missing features and rounding
@@ -227,9 +227,8 @@ def clip_rounding(record: EditedRecord) -> Iterator[Finding]:
         old, new = (boxes[number].tolist() for boxes in (before, after))
         texts = (", ".join(f"{side:.6g}" for side in box) for box in (old, new))
         message = f"box {number} clipped to the image: {' → '.join(texts)}"
-        yield changed(
-            message, BOX_KEY, {"object": number, "box": old}, {"object": number, "box": new}
-        )
+        before_value, after_value = ({"object": number, "box": box} for box in (old, new))
+        yield make_change(message, BOX_KEY, before_value, after_value)
 
 
 # Class ids
@@ -346,7 +345,7 @@ def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Findi
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])
         message = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r:.81}"
-        yield changed(message, keys.EXTRA_ATTRIBUTES, None, text)
+        yield make_change(message, keys.EXTRA_ATTRIBUTES, None, text)
 
 
 FIXES: tuple[tuple[str, Fix], ...] = (

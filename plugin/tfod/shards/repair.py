@@ -40,7 +40,7 @@ from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.damage import Damage, DamageKind
-from tfod.tfrecord.output import OutputFolder, sets_in
+from tfod.tfrecord.output import OutputFolder, find_sets
 from tfod.tfrecord.reader import RecordBatch, walk
 from tfod.tfrecord.shard_sets.search import require_content
 from tfod.tfrecord.storage.publishing import PendingFile, ProtectedPaths
@@ -134,14 +134,13 @@ class _Run:
         self._label_maps: dict[str, LabelMapFile] = {}
         for dataset in sources.datasets:
             self._label_maps |= dataset.label_maps
-        self._profile, _, _ = choose_profile(
-            options.profile, sources.shards, options.max_record_bytes
-        )
+        max_bytes = options.max_record_bytes
+        self._profile, _, _ = choose_profile(options.profile, sources.shards, max_bytes)
         receiver = self._receiver = RECEIVERS[options.receiver] if options.receiver else ANY
         levels = resolve_levels(self._profile.severities, receiver.severities(None), _ZIP_RULES_OFF)
         codes = (code for code, rule in all_rules().items() if rule.repair)
         included = (code for code in codes if options.includes(code) and levels[code])
-        self._codes = fixes.INEVITABLE.union(included)
+        self._codes = fixes.ALWAYS_FIXED.union(included)
         self._boxes = BoxRepair(options.odd_boxes, options.includes)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._texts: dict[str, bytes] = {}  # label maps and their candidates, by target
@@ -151,26 +150,20 @@ class _Run:
     # Paths of the result: targets are relative to its folder
 
     def _target(self, shard: Shard, path: str | None = None) -> str:
-        """Return the target of a shard, or of a label map of the shard.
-
-        The target of a label map from outside the source is next to the shard.
-        """
+        """Return the target of a shard or its label map: next to it, if not from the source."""
         root = os.path.abspath(shard.entry.archive) if shard.entry else self._root
         relative = os.path.relpath(os.path.abspath(path or shard.path), root)
         if not relative.startswith(os.pardir + os.sep):
             return relative
         if path is None:
-            raise TfodError(f"{shard.name}: the shard is outside {root}; name the common folder")
+            raise TfodError(f"{shard.name}: is outside {root}; name the folder of all shards")
         return os.path.join(os.path.dirname(self._target(shard)), os.path.basename(path))
 
     def _name(self, target: str) -> str:
         return os.path.join(self._output_name, target)
 
     def _plan(self, shard: Shard) -> Shard:
-        """Return the result of a shard, with its label map or the candidates for it.
-
-        A label map that was named for all shards is copied next to each of them.
-        """
+        """Return the result of a shard, with its label map or the candidates for it."""
         target, label_map = self._target(shard), None
         candidates = [] if shard.entry else [self._target(shard, path) for path in shard.candidates]
         for candidate, source in zip(candidates, shard.candidates, strict=False):
@@ -179,7 +172,7 @@ class _Run:
         if shard.label_map is not None:
             file = self._label_maps[shard.label_map]
             label_map = self._target(shard, file.path)
-            if self._options.label_map is not None:
+            if self._options.label_map is not None:  # copied next to each shard
                 label_map = os.path.join(os.path.dirname(target), LABEL_MAP_FILE)
             text = self._texts.setdefault(label_map, _read_content(file))
             path, label_map = os.path.join(self._output, label_map), self._name(label_map)
@@ -209,7 +202,7 @@ class _Run:
                 raise TfodError(f"{report}: the result has a file of this name; rename the report")
         if self._outcome.output is not None:
             read.add(self._outcome.source)
-        existing_sets = {existing.subset: existing.paths for existing in sets_in(self._output)}
+        existing_sets = {existing.subset: existing.paths for existing in find_sets(self._output)}
 
         def find_existing(path: str) -> list[str]:
             """Return the existing files that a shard of the result would replace."""
@@ -258,10 +251,8 @@ class _Run:
             target = "." if dataset.zips else os.path.relpath(dataset.name or ".", self._root)
             datasets.append(Dataset(os.path.normpath(self._name(target)), shards, maps))
         # Findings about the zips themselves are reported, but belong to no dataset of the result.
-        zips = Dataset(
-            "", zips=[file for dataset in self._sources.datasets for file in dataset.zips]
-        )
-        return ResolvedSources(datasets, zips)
+        zips = [file for dataset in self._sources.datasets for file in dataset.zips]
+        return ResolvedSources(datasets, Dataset("", zips=zips))
 
     def _check(self, sources: ResolvedSources) -> Report:
         options = CheckOptions(
@@ -286,8 +277,8 @@ class _Run:
                 if records.kind in (DamageKind.EMPTY, DamageKind.FOREIGN):
                     is_shard = False
                 else:
-                    place = Location(shard.name, records.record, records.offset)
-                    self._add(fixes.dropped_damage(records), place)
+                    location = Location(shard.name, records.record, records.offset)
+                    self._add(fixes.drop_damage(records), location)
                 continue
             self._outcome.records += len(records)
             detections = Detections(ExampleBatch.of(records), self._profile.field_mapping)
@@ -307,9 +298,9 @@ class _Run:
         """Return the new payload of a record of a batch, or None if the record is dropped."""
         examples = detections.examples
         source = examples.records.record(row)
-        place = Location(shard.name, source.number, source.offset)
-        if finding := fixes.dropped_record(examples, row, self._codes):
-            self._add(finding, place)
+        location = Location(shard.name, source.number, source.offset)
+        if finding := fixes.drop_record(examples, row, self._codes):
+            self._add(finding, location)
             return None
         if row in examples.unreadable:
             return bytes(source.payload)
@@ -329,14 +320,14 @@ class _Run:
             changes += more
         if not changes:
             return bytes(source.payload)
-        place = place._replace(item=detections.filenames[row] or None)
+        location = location._replace(item=detections.filenames[row] or None)
         for change in changes:
-            self._add(change, place)
+            self._add(change, location)
         self._outcome.changed += edited is not None
         return edited.payload() if edited else None
 
-    def _add(self, change: Finding, place: Location) -> None:
-        change, outcome = change.at(place), self._outcome
+    def _add(self, change: Finding, location: Location) -> None:
+        change, outcome = change.at(location), self._outcome
         outcome.by_code[change.code] += 1
         outcome.dropped += isinstance(change.value, dict) and bool(change.value["record_dropped"])
         examples = [*outcome.examples.get(change.code, ()), change]

@@ -19,13 +19,13 @@ from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.target_map import TargetMap
 from tfod.shards.label_maps import JoinedClasses
-from tfod.shards.rewrite import number_source_ids, numbers_for, rewrite_example
+from tfod.shards.rewrite import make_numbers, number_source_ids, rewrite_example
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.reading import find_readable
 from tfod.tfrecord.compression import PeekedStream
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import RecordBatch, read_record_batches, read_records
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, missing_shards
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources, describe_missing
 from tfod.tfrecord.shard_sets.shard_names import (
     parse_shard_name,
     parse_shard_names,
@@ -36,7 +36,7 @@ from tfod.tfrecord.shard_sets.shard_names import (
 )
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.publishing import PendingFile, temporary_folder
-from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
+from tfod.tfrecord.storage.urls import get_folder, get_name, is_url
 from tfod.tfrecord.writer import OptionError, ShardLayout, ShardSetWriter
 
 Edit: TypeAlias = "Callable[[ExampleBatch], Mapping[int, Mapping[str, bytes]]]"
@@ -46,7 +46,7 @@ _MANY_SUBSETS, _FEW_RECORDS = 3, 10
 
 
 @dataclass(frozen=True)
-class Resharded:
+class ReshardResult:
     """The result of resharding.
 
     Attributes:
@@ -74,7 +74,7 @@ def reshard(
     receiver: str | None = None,
     label_map: str | None = None,
     join: str | None = None,
-) -> Resharded:
+) -> ReshardResult:
     """Write the records of shards to new shards; the bytes of each record stay the same.
 
     Subsets stay separate and keep their names (:func:`similar_file_names`), and label maps are
@@ -117,7 +117,7 @@ def reshard(
     shards = find_readable(sources)
     sets, paths = shards.sets, shards.paths
     read = [*sources, *paths]
-    notes = [*shards.notes, *missing_shards(sets)]
+    notes = [*shards.notes, *describe_missing(sets)]
     if join is not None:
         sets = [ShardSet(join, tuple(paths), stem=to_stem(join))]
     maps = {path: file.path if file else None for path, file in shards.label_maps.items()}
@@ -141,7 +141,7 @@ def reshard(
         scratch = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
-            numbers = numbers_for(paths, largest)
+            numbers = make_numbers(paths, largest)
             edits.append(functools.partial(number_source_ids, numbers=numbers))
         counts = [
             _copy_set(shard_set, _fill_in(layout, shard_set), shuffle, out, scratch, edits)
@@ -169,7 +169,7 @@ def reshard(
     kept_ids: list[str] = []
     if target:
         kept_ids = [target.path] if target.content else [*target.other_maps]
-    return Resharded(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
+    return ReshardResult(records, out.paths, tuple(texts), joined is not None, notes, kept_ids)
 
 
 def _target_map(folder: str, sets: Sequence[ShardSet], label_map: str | None) -> TargetMap | None:
@@ -242,7 +242,7 @@ def _new_names(shard_set: ShardSet, count: int) -> list[str]:
         return similar_file_names(first, shard_set.stem, count)
     stem = parse_shard_names(shard_set.paths)[first].stem or subset
     # If the file name has a different subset, this one is the name of the folder.
-    inside = name_of(folder_of(first)) if to_subset(stem) != subset else ""
+    inside = get_name(get_folder(first)) if to_subset(stem) != subset else ""
     return [os.path.join(inside, name) for name in similar_file_names(first, stem, count)]
 
 
@@ -290,14 +290,14 @@ def _label_map_copies(
     for shard_set in sets:
         paths = shard_set.paths
         # A label map cannot be found if its copies next to the shards have several names.
-        if len({(name_of(maps[path] or ""), read(maps[path])) for path in paths}) > 1:
+        if len({(get_name(maps[path] or ""), read(maps[path])) for path in paths}) > 1:
             return None
         folder = os.path.dirname(_new_names(shard_set, 1)[0])
         for path in paths:
-            file, source = maps[path], folder_of(path)
-            is_above = file is not None and folder_of(file) != source
+            file, source = maps[path], get_folder(path)
+            is_above = file is not None and get_folder(file) != source
             inside = os.path.dirname(folder) if is_above else folder
-            copies.setdefault(inside, {})[name_of(file or ""), read(file)] = None
+            copies.setdefault(inside, {})[get_name(file or ""), read(file)] = None
             sources.setdefault(inside, set()).add(source)
     for inside, files in copies.items():
         if len(sources[inside]) > 1 and len({content for _, content in files}) > 1:

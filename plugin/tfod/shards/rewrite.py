@@ -108,7 +108,7 @@ def _read_key(buffer: Buffer, entry: Field) -> str:
 # Source ids
 
 
-def numbers_for(paths: Sequence[str], largest: int) -> SourceIdNumbers:
+def make_numbers(paths: Sequence[str], largest: int) -> SourceIdNumbers:
     """Return numbers for the records of shards, which are read when the first one is needed."""
 
     def find_last() -> int:

@@ -134,9 +134,9 @@ def _rows(shard: Shard, profile: Profile, drawn: DrawnRecords) -> Iterator[tuple
                     continue
                 detections = Detections(ExampleBatch.of(records), profile.field_mapping)
                 drawn.keys |= dict.fromkeys(detections.examples.columns)
-                refused = detections.examples.unreadable
-                drawn.unreadable += len(refused)
-                yield from ((detections, row) for row in range(len(records)) if row not in refused)
+                skipped = detections.examples.unreadable
+                drawn.unreadable += len(skipped)
+                yield from ((detections, row) for row in range(len(records)) if row not in skipped)
         except ZipEntryError:
             drawn.unreadable += 1
 

@@ -27,11 +27,8 @@ def verify(
 ) -> None:
     """Check shards for a receiver, without decoding their images.
 
-    Args:
-        shards: the complete shards.
-        label_map: text of their label map.
-        layout: name of their layout.
-        receiver: name of the receiver; by default the OD API's trainer, if it reads their keys.
+    ``label_map`` is the text of their label map, and ``layout`` the name of their layout. The
+    default receiver is the OD API's trainer, if it reads the keys of the layout.
 
     Raises:
         InvalidError: the shards are INVALID.

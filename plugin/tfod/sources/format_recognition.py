@@ -68,9 +68,9 @@ class SourceFiles(NamedTuple):
             return SourceFiles(path, [])
         if not is_zip(path):
             return SourceFiles(os.path.dirname(path), [os.path.basename(path)], is_file=True)
-        from tfod.tfrecord.storage.archive import sound_content  # only needed for zips
+        from tfod.tfrecord.storage.archive import read_valid_zip  # only needed for zips
 
-        inside = (entry.inside for entry in sound_content(path).readable.values())
+        inside = (entry.inside for entry in read_valid_zip(path).readable.values())
         return SourceFiles(path, sorted(name for name in inside if not is_hidden(name)))
 
     def levels(self) -> Iterator[SourceFiles]:
@@ -190,7 +190,6 @@ def _is_cvat(files: SourceFiles) -> bool:
 
 
 def _is_voc(files: SourceFiles) -> bool:
-    """Return whether XML files at any depth have the root element of Pascal VOC."""
     folder = (files.only_folder or "train").lower()
     is_outer = folder not in {*SPLITS, *map(str.lower, ANNOTATION_FOLDERS)}
     if files.is_file or (is_outer and not files.with_extensions(".xml")):
@@ -253,8 +252,7 @@ class Recognized(NamedTuple):
 def contains_shards(path: str) -> bool:
     """Return whether a file, folder, zip, glob or URL contains shards.
 
-    Raises:
-        ShardError: a zip is damaged, or a shard in it is rejected.
+    A damaged zip, or a rejected shard in a zip, raises ShardError.
     """
     if os.path.isfile(path) and not is_zip(path):
         return looks_like_shard(path)
@@ -264,14 +262,10 @@ def contains_shards(path: str) -> bool:
 
 
 def recognize_annotations(path: str, named: str | None = None) -> Recognized:
-    """Recognize the format of a folder, zip or file without shards. All commands use this.
+    """Recognize the format of a folder, zip or file without shards, for all commands.
 
-    Args:
-        path: local path; URLs have no format.
-        named: name of the only format to try, which is returned in any case.
-
-    Raises:
-        ShardError: the path is a damaged zip.
+    URLs have no format. If a format is named, only this one is tried, and returned in any case. A
+    damaged zip raises ShardError.
     """
     for files in SourceFiles.at(path).levels() if not is_url(path) else ():
         names = [name for name in ([named] if named else FORMATS) if FORMATS[name].matches(files)]

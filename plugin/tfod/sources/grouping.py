@@ -11,26 +11,22 @@ from dataclasses import replace
 from tfod.sources.resolved import Dataset, LabelMapFile, Shard
 from tfod.tfrecord.shard_sets.search import is_roboflow_export
 from tfod.tfrecord.shard_sets.shard_names import SPLITS, to_subset
-from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
+from tfod.tfrecord.storage.urls import get_folder, get_name, is_url
 
 
 def group_datasets(
     shards: Iterable[Shard], read: Callable[[str], LabelMapFile] = LabelMapFile.at
 ) -> list[Dataset]:
-    """Group shards that are not in zips into datasets, in the order of the shards.
+    """Group unique shards outside of zips into datasets, in order; ``read`` reads a label map.
 
     The shards of a dataset are in one folder, or in its subfolders for splits (``train``,
     ``valid``, ``test``, …) or of a Roboflow export.
-
-    Args:
-        shards: shards without duplicates.
-        read: function that reads a label map.
     """
     read = functools.cache(read)
     dataset_folder = functools.cache(_dataset_folder)
     groups: dict[str, list[Shard]] = {}
     for shard in shards:
-        groups.setdefault(dataset_folder(folder_of(shard.path)), []).append(shard)
+        groups.setdefault(dataset_folder(get_folder(shard.path)), []).append(shard)
     return [
         Dataset(
             _dataset_name(group),
@@ -45,9 +41,9 @@ def _rename_subsets(shards: Sequence[Shard]) -> Sequence[Shard]:
     """Name subsets after their folders if several folders have a subset of the same name."""
     folders: dict[str, set[str]] = {}
     for shard in shards:
-        folders.setdefault(shard.subset, set()).add(folder_of(shard.path))
+        folders.setdefault(shard.subset, set()).add(get_folder(shard.path))
     return [
-        replace(shard, subset=to_subset(name_of(folder_of(shard.path))))
+        replace(shard, subset=to_subset(get_name(get_folder(shard.path))))
         if len(folders[shard.subset]) > 1
         else shard
         for shard in shards
@@ -55,13 +51,12 @@ def _rename_subsets(shards: Sequence[Shard]) -> Sequence[Shard]:
 
 
 def _dataset_folder(folder: str) -> str:
-    """Return the parent of the folder of a split; otherwise the folder itself."""
-    parent = folder_of(folder)
-    is_split = name_of(folder).lower() in SPLITS
+    parent = get_folder(folder)
+    is_split = get_name(folder).lower() in SPLITS
     if is_split or (not is_url(parent) and is_roboflow_export(parent)):
         return parent
     # ``train_data`` and ``val_data`` are splits of one dataset, too.
-    words = re.split("([^a-z]+)", name_of(folder).lower())
+    words = re.split("([^a-z]+)", get_name(folder).lower())
     if SPLITS.isdisjoint(words):
         return folder
     pattern = "".join("*" if word in SPLITS else word for word in words)
@@ -71,8 +66,8 @@ def _dataset_folder(folder: str) -> str:
 def _dataset_name(shards: Sequence[Shard]) -> str:
     """Return the folder, relative if the shards are; uploads are named after their files."""
     first = shards[0]
-    folders = {folder_of(shard.path) for shard in shards}
-    folder = folders.pop() if len(folders) == 1 else _dataset_folder(folder_of(first.path))
+    folders = {get_folder(shard.path) for shard in shards}
+    folder = folders.pop() if len(folders) == 1 else _dataset_folder(get_folder(first.path))
     if first.is_remote:
         return folder
     if first.name != first.path:  # an upload, or standard input

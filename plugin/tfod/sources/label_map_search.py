@@ -13,9 +13,9 @@ from typing import NamedTuple
 from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError
 from tfod.tfrecord.shard_sets.shard_names import stated_name
-from tfod.tfrecord.storage.open import zip_entry
-from tfod.tfrecord.storage.remote import RemoteError, files_in_folder
-from tfod.tfrecord.storage.urls import folder_of, is_url, name_of
+from tfod.tfrecord.storage.open import find_zip_entry
+from tfod.tfrecord.storage.remote import RemoteError, list_remote_folder
+from tfod.tfrecord.storage.urls import get_folder, get_name, is_url
 
 LABEL_MAP_FILE = "label_map.pbtxt"
 LABELS_FILE = "labels.txt"
@@ -37,9 +37,9 @@ def list_label_maps(folder: str) -> list[str]:
     if os.path.isdir(folder):
         paths = filter(may_be_label_map, glob.glob(os.path.join(glob.escape(folder), "*")))
         return sorted(path for path in paths if not os.path.isdir(path))
-    from tfod.tfrecord.storage.archive import files_in  # only needed for zips
+    from tfod.tfrecord.storage.archive import list_zip_folder  # only needed for zips
 
-    return sorted(filter(may_be_label_map, files_in(folder)))
+    return sorted(filter(may_be_label_map, list_zip_folder(folder)))
 
 
 def read_label_map_or_none(path: str) -> LabelMap | None:
@@ -51,7 +51,7 @@ def read_label_map_or_none(path: str) -> LabelMap | None:
     return label_map if label_map.items else None
 
 
-class ClassesOfShard(NamedTuple):
+class ShardClasses(NamedTuple):
     """The texts of the classes of the first objects of a shard; the ids if there are no texts."""
 
     texts: AbstractSet[str] = frozenset()
@@ -68,8 +68,8 @@ class LabelMapFinder:
     """A search for the label maps of shards, which lists each folder only once.
 
     Args:
-        classes_of: function that returns the first classes of a shard.
-        texts_in: function that lists the possible label maps in a folder.
+        read_classes: function that returns the first classes of a shard.
+        list_texts: function that lists the possible label maps in a folder.
         read: function that reads a label map, or returns None if the file is not one.
 
     Attributes:
@@ -78,14 +78,14 @@ class LabelMapFinder:
 
     def __init__(
         self,
-        classes_of: Callable[[str], ClassesOfShard],
-        texts_in: Callable[[str], Sequence[str]] = list_label_maps,
+        read_classes: Callable[[str], ShardClasses],
+        list_texts: Callable[[str], Sequence[str]] = list_label_maps,
         read: Callable[[str], LabelMap | None] = read_label_map_or_none,
     ) -> None:
-        self._classes_of = functools.cache(classes_of)
-        self._texts_in, self._read = texts_in, functools.cache(read)
+        self._read_classes = functools.cache(read_classes)
+        self._list_texts, self._read = list_texts, functools.cache(read)
         self._folders: dict[str, _Candidates] = {}
-        self._first_of_folder: dict[str, str] = {}
+        self._first_shards: dict[str, str] = {}
         self.notes: list[str] = []
 
     def find(self, shard: str) -> tuple[str | None, Sequence[str]]:
@@ -94,41 +94,39 @@ class LabelMapFinder:
         The names are tried in this order: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, other
         ``*label*map*.pbtxt``, other ``*.pbtxt``. Files that are not label maps are ignored if
         several match. A label map in the parent folder must contain the classes of the first shard
-        of the folder (:meth:`ClassesOfShard.are_in`).
+        of the folder (:meth:`ShardClasses.are_in`).
 
         Returns:
             The path and an empty sequence; None and the candidates if the choice is ambiguous.
             Shards with the same candidates share one sequence object.
         """
-        folder = folder_of(shard)
+        folder = get_folder(shard)
         stem = stated_name(shard).stem.lower()
-        first = self._first_of_folder.setdefault(folder, shard)
-        label_map, several = self._best(folder, stem)
-        above = folder_of(folder)
+        first = self._first_shards.setdefault(folder, shard)
+        label_map, candidates = self._choose(folder, stem)
+        parent = get_folder(folder)
         # Do not search above a zip or a bucket.
-        if label_map or several or above == folder or os.path.isfile(folder):
-            return label_map, several
-        label_map, several = self._best(above, stem)
+        if label_map or candidates or parent == folder or os.path.isfile(folder):
+            return label_map, candidates
+        label_map, candidates = self._choose(parent, stem)
         if label_map is not None and not self._has_classes(label_map, first):
             note = f"{label_map} was not used: it has none of the classes of {first}"
             self.notes += [note] if note not in self.notes else []
             return None, ()
-        return label_map, several
+        return label_map, candidates
 
     def _has_classes(self, path: str, shard: str) -> bool:
         label_map = self._read(path)
         # Use an unreadable file, so that the error is reported when it is read.
-        return label_map is None or self._classes_of(shard).are_in(label_map)
+        return label_map is None or self._read_classes(shard).are_in(label_map)
 
-    def _best(self, folder: str, stem: str) -> tuple[str | None, Sequence[str]]:
+    def _choose(self, folder: str, stem: str) -> tuple[str | None, Sequence[str]]:
         if folder not in self._folders:
-            self._folders[folder] = _Candidates(self._texts_in(folder), self._read)
-        return self._folders[folder].best(stem)
+            self._folders[folder] = _Candidates(self._list_texts(folder), self._read)
+        return self._folders[folder].choose(stem)
 
 
 class _Candidates:
-    """The possible label maps in a folder, sorted by name."""
-
     def __init__(self, paths: Sequence[str], read: Callable[[str], LabelMap | None]) -> None:
         self._read = read
         self._by_name: dict[str, list[str]] = {}
@@ -136,7 +134,7 @@ class _Candidates:
         label_maps: list[str] = []
         other_texts: list[str] = []
         for path in paths:
-            root = name_of(path).lower().removesuffix(".pbtxt")
+            root = get_name(path).lower().removesuffix(".pbtxt")
             plain = root.replace("-", "_").replace(" ", "_").replace("labelmap", _LABEL_MAP)
             self._by_name.setdefault(plain, []).append(path)
             if "label" in plain and "map" in plain:
@@ -146,7 +144,7 @@ class _Candidates:
                 other_texts.append(path)
         self._by_name.setdefault(_LABEL_MAP, label_maps or other_texts)
 
-    def best(self, stem: str) -> tuple[str | None, Sequence[str]]:
+    def choose(self, stem: str) -> tuple[str | None, Sequence[str]]:
         """Return the best label map for shards with this stem; as :meth:`LabelMapFinder.find`."""
         stems = stem, stem.rstrip("0123456789").rstrip("-_. ")  # train_000 may belong to train
         names = (f"{stem}_{_LABEL_MAP}" for stem in stems)
@@ -166,7 +164,7 @@ def find_folder_label_map(folder: str, shard: str) -> tuple[str | None, Sequence
     """
     paths = list_label_maps(folder) if os.path.isdir(folder) else ()
     paths = [path for path in paths if is_named_label_map(path) or read_label_map_or_none(path)]
-    return _Candidates(paths, read_label_map_or_none).best(stated_name(shard).stem.lower())
+    return _Candidates(paths, read_label_map_or_none).choose(stated_name(shard).stem.lower())
 
 
 def is_named_label_map(path: str) -> bool:
@@ -175,26 +173,22 @@ def is_named_label_map(path: str) -> bool:
 
 
 def find_labels(folder: str) -> str | None:
-    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None.
-
-    Raises:
-        ShardError: the folder is in a damaged zip.
-    """
-    parent = folder if os.path.isfile(folder) else folder_of(folder)  # do not search above a zip
+    """Find the ``labels.txt`` of the shards in a folder: there or in the parent folder, or None."""
+    parent = folder if os.path.isfile(folder) else get_folder(folder)  # do not search above a zip
     for candidate in dict.fromkeys((folder, parent)):
         if is_url(candidate):
             for url in _remote_files(candidate):
-                if name_of(url) == LABELS_FILE:
+                if get_name(url) == LABELS_FILE:
                     return url
             continue
         path = os.path.join(candidate, LABELS_FILE)
-        if os.path.isfile(path) or zip_entry(path) is not None:
+        if os.path.isfile(path) or find_zip_entry(path) is not None:
             return path
     return None
 
 
 def _remote_files(folder: str) -> list[str]:
     try:
-        return files_in_folder(folder)
+        return list_remote_folder(folder)
     except RemoteError:
         return []

@@ -24,7 +24,7 @@ from tfod.detection.problems import read_features
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch, copy_bytes
 from tfod.example.wire import Kind
-from tfod.sources.label_map_search import ClassesOfShard
+from tfod.sources.label_map_search import ShardClasses
 from tfod.sources.resolved import Shard
 from tfod.tfrecord.damage import Damage
 from tfod.tfrecord.reader import walk
@@ -236,11 +236,8 @@ class _Fit:
 def find_layout(shards: Sequence[Shard]) -> Layout:
     """Return the layout of shards that are read as detections.
 
-    It is the OD API's if no layout fits and the records have any of its keys, or no readable
-    feature.
-
-    Raises:
-        TfodError: the records have only unknown keys.
+    If no layout fits, it is the OD API's, unless the records have only unknown keys, which raises
+    TfodError.
     """
     counts = count_keys(shards)
     choice = choose_layout(counts)
@@ -257,12 +254,7 @@ def find_layout(shards: Sequence[Shard]) -> Layout:
 
 
 def describe_missing_objects(present: Collection[str], mappings: Collection[FieldMapping]) -> str:
-    """Return a sentence about records without objects: the keys that were read and those present.
-
-    Args:
-        present: keys of the records.
-        mappings: field mappings with which the records were read.
-    """
+    """Return a sentence about records without objects: which keys were read, and are present."""
     prefixes = sorted({mapping.box_prefix for mapping in mappings} - {""})
     read_keys = {key for mapping in mappings for key in mapping.all_keys}
     unread = [key for key in present if key not in read_keys and _OBJECT_KEY.search(key)]
@@ -312,12 +304,10 @@ def _peek_into(shard: Shard, counts: KeyCounts, max_record_bytes: int) -> None:
                 break
 
 
-def read_classes(path: str, mapping: FieldMapping | None = None) -> ClassesOfShard:
+def read_classes(path: str, mapping: FieldMapping | None = None) -> ShardClasses:
     """Return the object or image classes of the first batch of a shard that has any.
 
-    Args:
-        path: path of a file, URL, or path of a zip entry, in which the zip is written as a folder.
-        mapping: keys of the records; by default, the best layout is used.
+    In the path of a zip entry, the zip is written like a folder.
     """
     tried = 0
     with suppress(OSError, ZipEntryError, TfodError), open_shard(path) as (stream, size):
@@ -328,10 +318,10 @@ def read_classes(path: str, mapping: FieldMapping | None = None) -> ClassesOfSha
             tried += len(records)
             if classes.texts or classes.ids or tried >= _MAX_TRIED:
                 return classes
-    return ClassesOfShard()
+    return ShardClasses()
 
 
-def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> ClassesOfShard:
+def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> ShardClasses:
     if mapping is None:
         mapping = find_batch_layout(examples).field_mapping
     columns = DetectionColumns(examples, mapping)
@@ -343,4 +333,4 @@ def _classes_of(examples: ExampleBatch, mapping: FieldMapping | None) -> Classes
     texts = columns.column(text_key, Kind.BYTES)
     values = map(decode_text, copy_bytes(texts.buffer, texts.values))
     labels = columns.column(label_key, Kind.INT64).values
-    return ClassesOfShard(frozenset(filter(None, values)), frozenset(labels.tolist()))
+    return ShardClasses(frozenset(filter(None, values)), frozenset(labels.tolist()))

@@ -137,11 +137,7 @@ def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
 
 
 def describe_other_tool(path: str) -> str | None:
-    """Describe a path that tfod does not read and give advice; return None if it is unknown.
-
-    Raises:
-        ShardError: the path is a damaged zip.
-    """
+    """Describe a path that tfod does not read and give advice; return None if it is unknown."""
     if is_url(path) or not os.path.exists(path):
         return None
     files = SourceFiles.at(path)
@@ -156,7 +152,7 @@ def describe_other_tool(path: str) -> str | None:
     return archive and f"{path}: contains the archive {archive}, which is not opened; unpack it"
 
 
-def no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
+def make_no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:
     """Return the error for a source without shards, with a description of its content if known."""
     recognized = recognize_annotations(source)
     if not recognized.names:

@@ -21,13 +21,13 @@ from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.sources.label_map_search import LabelMapFinder, is_named_label_map, may_be_label_map
 from tfod.sources.layouts import OD_API, Layout, find_batch_layout, find_layout, read_classes
-from tfod.sources.other_tools import no_shards_error
+from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, require_content, shards_in_zip
+from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_zip_shards, require_content
 from tfod.tfrecord.shard_sets.shard_names import MAX_MISSING, find_missing
-from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class ReadableShards:
     def label_map(self, path: str) -> LabelMap | None:
         """Return the label map of a shard, or None if it has none.
 
-        Raises:
-            LabelMapError: the file is named as a label map and cannot be read.
+        A file that is named as a label map, but cannot be read, raises LabelMapError.
         """
         file = self.label_maps[path]
         if file is not None and file.label_map is None and is_named_label_map(file.name):
@@ -80,11 +79,7 @@ class ReadableShards:
         return file.label_map if file else None
 
     def require_label_maps(self) -> list[str]:
-        """Read all label maps, and return sentences about unusual ones.
-
-        Raises:
-            LabelMapError: a label map cannot be read.
-        """
+        """Read all label maps as :meth:`label_map`, and return sentences about unusual ones."""
         notes: list[str] = []
         files: dict[str, LabelMapFile] = {}
         for path, file in self.label_maps.items():
@@ -99,11 +94,7 @@ class ReadableShards:
         return notes
 
     def layout(self, path: str) -> Layout:
-        """Return the layout of a shard, which is the same for its whole dataset.
-
-        Raises:
-            TfodError: the records have no known layout.
-        """
+        """Return the layout of the dataset of a shard; an unknown layout raises TfodError."""
         if self.override is not None:
             return Layout("", "", {}, self.override)
         number = self._datasets_by_path[path]
@@ -170,12 +161,12 @@ def _require_shards(archive: Zip) -> None:
     """Raise an error if a zip is unreadable or has no shard, or if an entry is rejected."""
     if archive.unreadable:
         raise TfodError(f"{archive.name}: {archive.unreadable}")
-    content = sound_content(archive.path)  # with the path that the user typed
-    paths = shards_in_zip(content)
+    content = read_valid_zip(archive.path)  # with the path that the user typed
+    paths = find_zip_shards(content)
     if not paths:
         message = f"{archive.name}: this zip contains no shard; check it with: tfod check"
-        raise no_shards_error(archive.path, ShardsNotFoundError(message))
-    for path in (*paths, *filter(may_be_label_map, content.refused)):
+        raise make_no_shards_error(archive.path, ShardsNotFoundError(message))
+    for path in (*paths, *filter(may_be_label_map, content.rejected)):
         require_readable(content.entries[path], content, archive.name)
 
 

@@ -54,11 +54,7 @@ class File:
         return is_url(self.path)
 
     def open(self, *, read_ahead: bool = True) -> ShardStream:
-        """Open the file, unbuffered; as :func:`~tfod.tfrecord.storage.open.open_stream`.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
+        """Open the file, unbuffered; as :func:`~tfod.tfrecord.storage.open.open_stream`."""
         return open_stream(self.path, read_ahead=read_ahead)
 
 
@@ -89,11 +85,7 @@ class Shard(File):
         return name if name.total is not None else None
 
     def open(self, *, read_ahead: bool = True) -> ShardStream:
-        """Open the shard as :meth:`File.open`. Damage of an entry raises an error on reading.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
+        """Open the shard as :meth:`File.open`. Damage of an entry raises an error on reading."""
         if self.entry is not None:
             return self.entry.open()
         return super().open(read_ahead=read_ahead)
@@ -132,11 +124,7 @@ class LabelMapFile(NamedTuple):
 
     @staticmethod
     def load(name: str) -> LabelMapFile:
-        """Read the label map that the user chose for all shards: a file, or a name that tfod knows.
-
-        Raises:
-            LabelMapError: the label map does not exist.
-        """
+        """Read a label map by path or name; if it does not exist, LabelMapError is raised."""
         try:
             read = read_labels if is_labels_file(name) else load_label_map
             label_map, deviations = read(name)

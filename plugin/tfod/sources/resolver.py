@@ -29,7 +29,7 @@ from tfod.sources.label_map_search import (
     read_label_map_or_none,
 )
 from tfod.sources.layouts import find_layout, read_classes
-from tfod.sources.other_tools import no_shards_error
+from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolved import Dataset, File, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.zips import resolve_zip
 from tfod.tfrecord.shard_sets.search import (
@@ -40,8 +40,8 @@ from tfod.tfrecord.shard_sets.search import (
 )
 from tfod.tfrecord.shard_sets.shard_names import parse_shard_name
 from tfod.tfrecord.storage.archive import ZipLimits
-from tfod.tfrecord.storage.open import ShardStream, open_stream, zip_entry
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_url, is_zip
+from tfod.tfrecord.storage.open import ShardStream, find_zip_entry, open_stream
+from tfod.tfrecord.storage.urls import get_folder, is_url, is_zip, to_absolute
 
 STANDARD_INPUT = "-"
 _ZIP_ENDING = ".zip"
@@ -120,7 +120,7 @@ class _Search:
         self._named_maps = named_maps
         self._named_by_folder: dict[str, list[str]] = {}
         for path in named_maps:
-            self._named_by_folder.setdefault(folder_of(path), []).append(path)
+            self._named_by_folder.setdefault(get_folder(path), []).append(path)
         is_for_all = len(named_maps) == 1 and not _list_adjacent_shards(named_maps[0])
         self._for_all = named_maps[0] if is_for_all else None
         self._finds_label_maps = finds_label_maps
@@ -138,12 +138,7 @@ class _Search:
         self._notes: list[str] = []
 
     def add(self, source: str) -> None:
-        """Add a source.
-
-        Raises:
-            ShardsNotFoundError: the source contains no shard.
-            TfodError: the source cannot be reached.
-        """
+        """Add a source; errors as :func:`resolve`."""
         self._is_relative = not (is_url(source) or os.path.isabs(source))
         if is_url(source):
             self._add_remote(source)
@@ -170,11 +165,11 @@ class _Search:
     def add_shards_of_label_maps(self) -> None:
         """Add the shards next to unused label maps, except in folders with other sources."""
         shards = list(self._shards.values())
-        folders = {folder_of(shard.path) for shard in shards}
+        folders = {get_folder(shard.path) for shard in shards}
         used = {shard.label_map for shard in shards}
         used |= {self._named_map_for(path) for path in self._zips}
         for label_map in self._list_unused(used):
-            if folder_of(label_map) not in folders:
+            if get_folder(label_map) not in folders:
                 for path in _list_adjacent_shards(label_map):
                     self.add(path)
 
@@ -202,15 +197,15 @@ class _Search:
 
     def _list_unused(self, used: Set[str | None]) -> list[str]:
         """Return the unused label maps among the sources, without other protobuf text."""
-        used_paths = {absolute(path) for path in used if path}
-        unused = (path for path in self._named_maps if absolute(path) not in used_paths)
+        used_paths = {to_absolute(path) for path in used if path}
+        unused = (path for path in self._named_maps if to_absolute(path) not in used_paths)
         return list(filter(is_named_label_map, unused))
 
     def _named_map_for(self, path: str) -> str | None:
         """Return the label map among the sources that applies to a file, or None."""
         if self._scratch and path.startswith(self._scratch) and len(self._named_maps) == 1:
             return self._named_maps[0]
-        in_folder = self._named_by_folder.get(folder_of(path), ())
+        in_folder = self._named_by_folder.get(get_folder(path), ())
         return in_folder[0] if len(in_folder) == 1 else self._for_all
 
     def _texts_in(self, folder: str) -> Sequence[str]:
@@ -223,7 +218,7 @@ class _Search:
         label_map = self._named_map_for(file.path)
         if label_map is None and file.name == file.path:
             label_map, candidates = self._finder.find(file.path)
-        entry = None if os.path.lexists(file.path) or file.is_remote else zip_entry(file.path)
+        entry = None if os.path.lexists(file.path) or file.is_remote else find_zip_entry(file.path)
         size = file.size if entry is None else entry.size
         shard = Shard(
             file.name, file.path, size, subset, label_map, candidates, entry, is_single=is_single
@@ -246,13 +241,12 @@ class _Search:
             sets = find_shards(source)
         except ShardsNotFoundError as error:
             if not zips:
-                raise no_shards_error(source, error) from None
+                raise make_no_shards_error(source, error) from None
             sets = []
         is_mixed = is_folder and bool(sets)
         for path, dataset in zips.items():
             if is_mixed and not self._is_checked:
-                note = f"{path} was not read, since it is next to shards; pass its path to read it"
-                self._notes.append(note)
+                self._notes.append(f"{path} was not read, next to shards; pass its path to read it")
             elif dataset.zips[0].has_shards or not is_mixed:
                 self._zips.setdefault(os.path.realpath(path), dataset)
         for group in sets:
@@ -291,11 +285,7 @@ class _Search:
 
 
 def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> ResolvedSources:
-    """Resolve uploads by name, as if they were files in one folder.
-
-    Raises:
-        ShardsNotFoundError: there is no shard or zip among the files.
-    """
+    """Resolve uploads by name, as if they were files in one folder; errors as :func:`resolve`."""
     texts = {file.name: file.path for file in files if may_be_label_map(file.name)}
     zips: list[File] = []
     shards: dict[str, File] = {}
@@ -333,7 +323,7 @@ def _add_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> D
     find_cached = functools.cache(find_labels)
     files: dict[str, str | None] = {}
     with suppress(ShardError):  # a damaged zip is reported when it is read
-        files = {shard.path: find_cached(folder_of(shard.path)) for shard in dataset.shards}
+        files = {shard.path: find_cached(get_folder(shard.path)) for shard in dataset.shards}
     if not any(files.values()) or (field_mapping or find_layout(dataset.shards).field_mapping).box:
         return dataset
     shards = [
@@ -345,7 +335,6 @@ def _add_labels_files(dataset: Dataset, field_mapping: FieldMapping | None) -> D
 
 
 def _list_adjacent_shards(label_map: str) -> list[str]:
-    """Return the shards in the folder of a label map; none if it is remote."""
     folder = os.path.dirname(label_map)
     if is_url(label_map) or not os.path.isdir(folder or os.curdir):
         return []

@@ -10,7 +10,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.sources.label_map_search import LabelMapFinder, may_be_label_map
 from tfod.sources.layouts import read_classes
 from tfod.sources.resolved import Dataset, File, LabelMapFile, Shard, Zip
-from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, group_shards, is_hidden, shards_in_zip
+from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, find_zip_shards, group_shards, is_hidden
 from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 
 
@@ -24,7 +24,7 @@ def resolve_zip(
     except OSError as error:
         reason = error.strerror or str(error)
         return Dataset(file.name, zips=[Zip(file.name, file.path, file.size, unreadable=reason)])
-    shard_paths = dict.fromkeys(shards_in_zip(content))
+    shard_paths = dict.fromkeys(find_zip_shards(content))
     other_entries = [entry for path, entry in content.readable.items() if path not in shard_paths]
     has_shards = content.damage is not None or bool(shard_paths)
     archive = Zip(file.name, file.path, file.size, content, other_entries, has_shards)

@@ -59,7 +59,7 @@ class IdMaker:
         name = root
         if name in self._ids and is_new and path:
             name = path
-        # Counting goes on from the last number, as a million records may have the same name.
+        # Numbers continue from the last one, because a million records may have the same name.
         while name in self._ids:
             self._counts[root] = self._counts.get(root, 1) + 1
             name = f"{root}~{self._counts[root]}"
@@ -75,14 +75,14 @@ class IdMaker:
         return True
 
 
-def is_id_of(item_id: str, filename: str) -> bool:
+def is_id_for(item_id: str, filename: str) -> bool:
     """Return whether :class:`IdMaker` may have made an id from this file name."""
     path = safe_relative_path(filename)
     root = split_extension(path)[0]
     return item_id in (root, path) or re.fullmatch(re.escape(root) + r"~\d+", item_id) is not None
 
 
-def names_in_folder(folder: str) -> frozenset[str]:
+def list_names(folder: str) -> frozenset[str]:
     """Return the names of the entries of a folder; empty if the folder does not exist."""
     try:
         return frozenset(os.listdir(folder))

@@ -123,7 +123,7 @@ def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
     if not os.path.lexists(label_map):
         return
     folder, replaced = os.path.dirname(label_map), set(map(os.path.realpath, obsolete))
-    for path in (path for shard_set in sets_in(folder) for path in shard_set.paths):
+    for path in (path for shard_set in find_sets(folder) for path in shard_set.paths):
         if os.path.dirname(path) == folder and os.path.realpath(path) not in replaced:
             raise OutputExistsError(
                 f"{label_map} is also the label map of {os.path.basename(path)}, whose class names "
@@ -131,8 +131,8 @@ def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
             )
 
 
-def sets_in(folder: str) -> Sequence[ShardSet]:
-    """Find the shard sets in a folder; return an empty sequence if there are none."""
+def find_sets(folder: str) -> Sequence[ShardSet]:
+    """Find the shard sets in a folder; return an empty sequence if it has no shards."""
     try:
         return find_shards(folder) if os.path.isdir(folder) else []
     except ShardsNotFoundError:
@@ -140,7 +140,7 @@ def sets_in(folder: str) -> Sequence[ShardSet]:
 
 
 def _find_subset(folder: str, subset: str) -> Sequence[str]:
-    sets = [shard_set for shard_set in sets_in(folder) if shard_set.subset == subset]
+    sets = [shard_set for shard_set in find_sets(folder) if shard_set.subset == subset]
     return [path for shard_set in sets for path in shard_set.paths]
 
 

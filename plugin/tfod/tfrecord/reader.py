@@ -74,7 +74,7 @@ class RecordBatch:
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, record: Record, shard: str) -> RecordBatch:
+    def from_record(cls, record: Record, shard: str) -> RecordBatch:
         """Create a batch of a single record."""
         base = record.payload_offset - record.start
         start, length = np.array([record.start]), np.array([record.length])

@@ -25,7 +25,7 @@ from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import bad_data, damaged_compression
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES, decode_length, masked_crc32c
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.storage.open import open_shard, read_at, zip_entry
+from tfod.tfrecord.storage.open import find_zip_entry, open_shard, read_at
 from tfod.tfrecord.storage.urls import is_url
 
 
@@ -124,7 +124,6 @@ class RecordIndex(Sequence[bytes]):
 
 
 def _payload_spans(shard: ShardIdentity) -> Iterator[tuple[int, int]]:
-    """Yield the offset and length of each payload, reading only headers."""
     offset = 0
     size = _open_files.size(shard)
     while offset < size:
@@ -171,7 +170,6 @@ class _OpenFiles:
                 self._files.popitem()[1].file.close()
 
     def _file(self, shard: ShardIdentity) -> int:
-        """Return the descriptor of the file with the uncompressed bytes."""
         if shard not in self._files:
             self._require_same(shard)
         if shard not in self._files:
@@ -179,7 +177,7 @@ class _OpenFiles:
             self._require_same(shard)
         self._files.move_to_end(shard)
         opened = self._files[shard]
-        # A program may have changed the content of the file in place.
+        # A program may have changed the content without replacing the file.
         if not opened.is_copy and _identify(shard.path, opened.file) != shard:
             self._files.pop(shard).file.close()
             raise _changed(shard)
@@ -197,7 +195,7 @@ class _OpenFiles:
         if is_url(path):
             cause = "is remote, so its records can only be read in order"
             raise ShardError(cause, shard=path, fix="download the shard first")
-        entry = zip_entry(path)
+        entry = find_zip_entry(path)
         file: BinaryIO = open(entry.archive if entry else path, "rb", buffering=0)
         shard = _identify(path, file, entry.size if entry else None)
         is_compressed = entry or PeekedStream(file).compression is not Compression.NONE

@@ -133,7 +133,7 @@ class Recovery:
 
     Args:
         buffer: buffer with a part of the stream.
-        name: name of the shard in damages.
+        name: name of the shard for messages.
         size: length of the stream in bytes, or ENDLESS.
         resumes: whether to search for records after damage.
         limit: largest record to read, in bytes with header and footer; None for no limit.
@@ -171,7 +171,6 @@ class Recovery:
 
     @property
     def _offset(self) -> int:
-        """The offset of the position in the stream."""
         return self._buffer.base + self.position
 
     def _skip_to(self, position: int, damage: Damage) -> Damage:

@@ -51,10 +51,9 @@ def find_training_shards(
 
 
 def choose_label_map(shards: ReadableShards, label_map: LabelMapLike | None) -> LabelMap | None:
-    """Load a label map; if it is None, find that of the shards, if any.
+    """Load a label map; if it is None, find the label map of the shards, which may be None.
 
-    Raises:
-        LabelMapError: a label map cannot be read, or the shards have several.
+    An unreadable label map, or several ones, raise LabelMapError.
     """
     if isinstance(label_map, LabelMap):
         return label_map
@@ -78,11 +77,7 @@ def choose_label_map(shards: ReadableShards, label_map: LabelMapLike | None) -> 
 
 
 def choose_field_mapping(shards: ReadableShards) -> FieldMapping:
-    """Return the field mapping, which must be the same in all shards.
-
-    Raises:
-        TfodError: the layout is unknown, or the shards have several layouts.
-    """
+    """Return the field mapping; an unknown layout, or several layouts, raise TfodError."""
     paths_by_mapping: dict[FieldMapping, str] = {}
     for path in shards.paths:
         paths_by_mapping.setdefault(shards.field_mapping(path), path)

@@ -23,7 +23,7 @@ from tfod.errors import TfodError, how_to_install
 from tfod.example.wire import Kind
 from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.shard_sets.search import Sources
-from tfod.tfrecord.storage.open import zip_entry
+from tfod.tfrecord.storage.open import find_zip_entry
 from tfod.training.input_shards import (
     UNKNOWN,
     LabelMapLike,
@@ -227,7 +227,6 @@ def make_detection_decoder(
 
 
 def _or_each(values: Any, default: Any, count: Any) -> Any:
-    """Return the values, or the default for each object if there are no values."""
     defaults = tf.fill(count, tf.constant(default, values.dtype))
     return tf.cond(tf.size(values) > 0, lambda: values, lambda: defaults)
 
@@ -268,7 +267,7 @@ def _look_like_pixels(sides: Sequence[Any]) -> Any:
 
 
 def _compression_type(path: str) -> str:
-    if zip_entry(path) is not None:
+    if find_zip_entry(path) is not None:
         raise TfodError(f"{path}: TensorFlow cannot read shards in a zip; unpack it first")
     with open(path, "rb") as file:
         return _COMPRESSION_TYPES[PeekedStream(file).compression]

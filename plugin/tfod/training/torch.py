@@ -127,7 +127,7 @@ class Detections(Dataset):
         number = index - self._ends[shard_number] + len(shard)
         payload = bytearray(shard[number])
         record = Record(number, shard.span(number).offset - HEADER_BYTES, payload, 0, len(payload))
-        return ExampleBatch.of(RecordBatch.of(record, shard.path))
+        return ExampleBatch.of(RecordBatch.from_record(record, shard.path))
 
     def _image_label(self, label: ImageLabel, record: ExampleBatch) -> int:
         if label.text and self._label_map is not None:
@@ -163,7 +163,6 @@ def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
 
 
 def _decode(encoded: bytes | memoryview | None, record: ExampleBatch) -> Any:
-    """Decode an image to a uint8 array of shape (height, width, 3)."""
     try:
         from PIL import Image
     except ModuleNotFoundError:

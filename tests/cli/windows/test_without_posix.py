@@ -155,7 +155,7 @@ def test_datumaro(shards: Path, tmp_path: Path) -> None:
 
 def test_the_service_says_what_it_needs(tmp_path: Path) -> None:
     output = tfod("serve", cwd=tmp_path, code=2)
-    assert output.startswith("tfod: tfod serve needs Linux or macOS") and output.count("\n") == 1
+    assert output.startswith("tfod: tfod serve needs") and output.count("\n") == 1
 
 
 def test_so_does_beam(shards: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.cvat.client.live_task import Changes, ServerAnnotations
-from tfod.cvat.client.project_dataset import compressed_runs
+from tfod.cvat.client.project_dataset import compress_runs
 from tfod.cvat.records import AttributeSpec, ShapeBuilder, ZipRecord
 from tfod.detection.box_geometry import clip_outline
 from tfod.detection.encoder import encode_detection
@@ -104,7 +104,7 @@ def there_and_back(
     detection = decode_detection(Example.from_bytes(payload))
     back = ShapeBuilder(LABELS)
     record = ZipRecord("", "here", detection, None)
-    found = back.shapes(record, SIZE), back.tags(record)
+    found = back.make_shapes(record, SIZE), back.make_tags(record)
     assert back.losses.sentences() == []
     return found
 
@@ -173,7 +173,7 @@ def test_runs_are_cut_off_at_the_image() -> None:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=400))
 def test_compressed_runs(bits: list[bool]) -> None:
-    text = compressed_runs(run_lengths(np.array(bits)))
+    text = compress_runs(run_lengths(np.array(bits)))
     found = coco_mask.decode({"size": [len(bits), 1], "counts": text.encode()})
     assert found.ravel().tolist() == bits
 

@@ -144,7 +144,7 @@ def test_file_that_is_there(run: Run, tmp_path: Path) -> None:
     assert run("cvat", "export", "task", 1, out, "--overwrite").code == 0
     assert zipfile.is_zipfile(out)
     ran = run("cvat", "export", "task", 1, tmp_path / "nowhere" / "a.zip")
-    assert (ran.code, "folder that is there" in ran.err) == (2, True)
+    assert (ran.code, "an existing folder" in ran.err) == (2, True)
 
 
 class TestFailuresOfTheServer:

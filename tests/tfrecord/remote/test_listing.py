@@ -12,8 +12,8 @@ from tfod.sources.label_map_search import find_labels
 from tfod.sources.reading import find_label_map
 from tfod.tfrecord.record_index import RecordIndex
 from tfod.tfrecord.shard_sets.search import find_remote_shards, find_shards
-from tfod.tfrecord.storage.remote import files_in_folder, list_remote
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, name_of
+from tfod.tfrecord.storage.remote import list_remote, list_remote_folder
+from tfod.tfrecord.storage.urls import get_folder, get_name, is_pattern, is_url, to_absolute
 
 from tests.commands import require, run_python
 from tests.tfrecord.remote.conftest import NAMES_OF_A_PAGE, Bucket
@@ -33,7 +33,7 @@ from tests.tfrecord.remote.servers import Web
     ],
 )
 def test_urls_are_taken_apart(path: str, name: str, folder: str) -> None:
-    assert (name_of(path), folder_of(path)) == (name, folder)
+    assert (get_name(path), get_folder(path)) == (name, folder)
 
 
 def test_what_is_a_url_and_a_pattern() -> None:
@@ -41,7 +41,7 @@ def test_what_is_a_url_and_a_pattern() -> None:
     assert is_pattern("s3://b/a?") and not is_pattern("https://h/a?b=*")
     assert is_pattern("https://h/a*?b=c") and is_pattern("https://h/[ab].record")
     assert is_pattern("http://[::1]/*.record") and not is_pattern("http://[::1]:8000/a.record")
-    assert absolute("s3://b/d/") == "s3://b/d"
+    assert to_absolute("s3://b/d/") == "s3://b/d"
 
 
 def test_a_folder_is_listed_three_levels_deep_without_hidden_names(bucket: Bucket) -> None:
@@ -53,7 +53,7 @@ def test_a_folder_is_listed_three_levels_deep_without_hidden_names(bucket: Bucke
     assert list(found) == sorted(map(bucket.url, keys))
     assert set(found.values()) == {2}
     assert list_remote(bucket.url("d/")) == found
-    assert files_in_folder(bucket.url()) == [bucket.url("da")]
+    assert list_remote_folder(bucket.url()) == [bucket.url("da")]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -
     server, url = web
     server.status = 500
     assert find_label_map(f"{url}/d/a.record") == (None, [])
-    assert find_labels(folder_of(f"{url}/d/a.record")) is None
+    assert find_labels(get_folder(f"{url}/d/a.record")) is None
 
 
 def test_records_of_a_url_cannot_be_had_by_number() -> None:
@@ -212,5 +212,5 @@ def test_datumaro_says_that_it_reads_no_urls() -> None:
 
     url = "s3://b/a.tfrecord"
     assert TfDetectionApiImporter.find_sources(url) == []
-    with pytest.raises(Exception, match=f"^{url}: Datumaro reads files .* copy it here first"):
+    with pytest.raises(Exception, match=f"^{url}: Datumaro can only read local files"):
         TfDetectionApiImporter()(url)

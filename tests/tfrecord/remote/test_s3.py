@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tfod.tfrecord.reader import read_records
-from tfod.tfrecord.storage.open import open_shard, shard_size
+from tfod.tfrecord.storage.open import get_shard_size, open_shard
 from tfod.tfrecord.storage.remote import RemoteError, RemoteStream
 
 from tests.commands import TIMEOUT, wait_until
@@ -54,7 +54,7 @@ def test_a_look_at_the_start_costs_one_small_piece(bucket: Bucket) -> None:
     assert len(bucket.requests) == 3
     assert bucket.line.sent < MIB
     bucket.forget()
-    assert shard_size(url) == 20 * MIB
+    assert get_shard_size(url) == 20 * MIB
     assert bucket.line.sent < 2000
 
 

@@ -1,4 +1,4 @@
-// How far a check is, by asking each second. At the end the report replaces the bar.
+// Shows the progress of a check, and then replaces it with the report.
 import { size } from "./size.js";
 
 const panel = document.getElementById("progress");
@@ -14,16 +14,16 @@ function show(now) {
   const read = records.done ? `${count} ${records.done === 1 ? "record" : "records"}` : "";
   const sizes = bytes.total ? `${size(bytes.done)} of ${size(bytes.total)}` : "";
   document.getElementById("done-words").textContent = [sizes, read].filter(Boolean).join(", ");
-  if (bytes.total) bar.value = bytes.done; // how long a copy is that is being made, nobody knows
+  if (bytes.total) bar.value = bytes.done; // otherwise it has no value: the size of a repaired copy is unknown
   if (now.state !== state) {
     state = now.state;
     const runs = state === "running";
     document.querySelector("h1").textContent = runs ? "Checking" : "Waiting";
-    const doing = bytes.total ? "Checked so far" : "Repairing a copy, and checking it";
-    document.getElementById("doing").textContent = runs ? doing : "Waiting for its turn";
-    announcements.textContent = runs ? "The check has begun" : "Waiting for its turn";
+    const doing = bytes.total ? "Checked so far" : "Repairing and checking a copy";
+    document.getElementById("doing").textContent = runs ? doing : "Waiting for other checks";
+    announcements.textContent = runs ? "The check has started" : "Waiting for other checks";
   }
-  // Screen readers hear of each quarter.
+  // Announce each quarter to screen readers.
   const quarter = Math.floor((bytes.done / (bytes.total || 1)) * 4);
   if (quarter > announced && quarter < 4) announcements.textContent = `${quarter * 25} percent checked`;
   announced = quarter;
@@ -31,9 +31,9 @@ function show(now) {
 
 async function finish() {
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) throw new Error(answer.statusText);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (!response.ok) throw new Error(response.statusText);
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
     document.title = page.title;
     document.getElementById("main").replaceChildren(...page.getElementById("main").childNodes);
     document.dispatchEvent(new Event("replaced"));
@@ -46,19 +46,19 @@ async function finish() {
 
 async function poll() {
   try {
-    const answer = await fetch(job, { headers: { Accept: "application/json" } });
-    if (answer.status === 404 || answer.status === 401) {
+    const response = await fetch(job, { headers: { Accept: "application/json" } });
+    if (response.status === 404 || response.status === 401) {
       location.reload();
       return;
     }
-    const now = await answer.json();
+    const now = await response.json();
     if (now.state === "finished" || now.state === "failed") {
       finish();
       return;
     }
     show(now);
   } catch {
-    document.getElementById("done-words").textContent = "The service does not answer; asking again";
+    document.getElementById("done-words").textContent = "The service does not respond. Trying again.";
   }
   setTimeout(poll, 1000);
 }

@@ -1,6 +1,6 @@
-// On the page of a report: buttons that copy what is in a field, links that open what is folded, and
-// what only who has uploaded it may do. The token for that is kept by this browser, and taken out of
-// the address, which people share.
+// For the page of a report: copy buttons, links that open folded sections, and the actions of the user
+// who uploaded the files. Their token is stored in this browser and removed from the URL, which
+// people share.
 const key = `tfod ${location.pathname}`;
 
 function keepToken() {
@@ -8,10 +8,10 @@ function keepToken() {
   const token = address.searchParams.get("token");
   if (!token) return;
   try {
-    // The first one is right: a link that somebody has made up must not replace it.
+    // Keep the first token: a forged link must not replace it.
     if (!localStorage.getItem(key)) localStorage.setItem(key, token);
   } catch {
-    return; // the address keeps it
+    return; // leave it in the URL
   }
   address.searchParams.delete("token");
   history.replaceState(null, "", address);
@@ -28,11 +28,11 @@ function storedToken() {
 function showOwners() {
   const token = storedToken();
   if (!token) return;
-  document.querySelectorAll(".owner").forEach((one) => {
-    one.hidden = false;
+  document.querySelectorAll(".owner").forEach((element) => {
+    element.hidden = false;
   });
-  document.querySelectorAll("input[name=token]").forEach((one) => {
-    one.value = token;
+  document.querySelectorAll("input[name=token]").forEach((input) => {
+    input.value = token;
   });
 }
 
@@ -48,16 +48,16 @@ async function copy(button) {
   try {
     await navigator.clipboard.writeText(field.value);
   } catch {
-    document.execCommand("copy"); // where there is no https
+    document.execCommand("copy"); // without https
   }
   button.textContent = "Copied";
-  document.getElementById("live").textContent = "The link is copied";
+  document.getElementById("live").textContent = "The link was copied";
   setTimeout(() => {
     button.textContent = "Copy";
   }, 3000);
 }
 
-// Not every browser opens what is around the target of a link.
+// Not all browsers open the section that contains the target of a link.
 function unfold(link) {
   const folded = document.getElementById(link.hash.slice(1))?.closest("details");
   if (folded) folded.open = true;

@@ -1,4 +1,4 @@
-// Bytes as people say them.
+// Formats a number of bytes.
 export function size(count) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let power = 0;

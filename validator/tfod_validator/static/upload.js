@@ -1,5 +1,5 @@
-// The drop page: files can be dropped, their length is checked before they are sent, and a bar
-// shows how far the upload is. Without this script the form is sent as it is.
+// For the upload page: drag and drop, a check of the size before the upload, and a progress bar.
+// Without this script, the browser submits the plain form.
 import { size } from "./size.js";
 
 const form = document.getElementById("upload");
@@ -31,7 +31,7 @@ function showFiles() {
   const files = [...input.files];
   chosen.replaceChildren(...files.map((file, number) => line(file, number)));
   chosen.hidden = files.length === 0;
-  say(objection());
+  say(findProblem());
 }
 
 function line(file, number) {
@@ -55,14 +55,14 @@ function line(file, number) {
   return item;
 }
 
-function objection() {
-  const files = [...form.querySelectorAll("input[type=file]")].flatMap((one) => [...one.files]);
+function findProblem() {
+  const files = [...form.querySelectorAll("input[type=file]")].flatMap((input) => [...input.files]);
   const total = files.reduce((sum, file) => sum + file.size, 0);
   if (files.length > maxFiles) {
-    return `These are ${files.length} files; at most ${maxFiles} can be checked at once. Put them into a zip.`;
+    return `You chose ${files.length} files, but the limit is ${maxFiles}. Put them into a zip.`;
   }
   if (total > maxBytes) {
-    return `These files have ${size(total)}; at most ${size(maxBytes)} can be checked at once. Check them in parts, or with "tfod check" on your own machine.`;
+    return `Your files have ${size(total)}, but the limit is ${size(maxBytes)}. Check them in parts, or run "tfod check" on your own machine.`;
   }
   return "";
 }
@@ -73,19 +73,19 @@ function drop(event) {
   if (upload || !event.dataTransfer) return;
   const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
   if (items.some((item) => item.webkitGetAsEntry?.()?.isDirectory)) {
-    say("A folder cannot be dropped here. Drop the files in it, or a zip of them.");
+    say("You cannot drop a folder here. Drop its files, or a zip of them.");
     return;
   }
   const dropped = [...event.dataTransfer.files];
   if (!dropped.length) return;
-  const known = (file) => dropped.some((one) => one.name === file.name);
-  setFiles([...[...input.files].filter((file) => !known(file)), ...dropped]);
+  const isReplaced = (file) => dropped.some((other) => other.name === file.name);
+  setFiles([...[...input.files].filter((file) => !isReplaced(file)), ...dropped]);
   live.textContent = `${dropped.length === 1 ? dropped[0].name : `${dropped.length} files`} added`;
   document.getElementById("send").focus();
 }
 
-// What is chosen among the options is one of the first choices when they are folded: it is seen
-// then, and the keyboard gets to it.
+// Moves the selected program out of the folded options, so that it stays visible and accessible with
+// the keyboard.
 function showChoice() {
   const options = document.getElementById("options");
   const choice = options.querySelector("[name=for]:checked");
@@ -96,7 +96,7 @@ function showChoice() {
 
 function send(event) {
   event.preventDefault();
-  const text = objection();
+  const text = findProblem();
   say(text);
   if (text || upload) return;
   upload = new XMLHttpRequest();
@@ -105,7 +105,7 @@ function send(event) {
   upload.responseType = "json";
   upload.upload.addEventListener("progress", showSent);
   upload.addEventListener("load", arrived);
-  upload.addEventListener("error", () => fail("The connection was lost before all was sent. Try again."));
+  upload.addEventListener("error", () => fail("The connection was lost during the upload. Try again."));
   upload.addEventListener("abort", () => fail("The upload was cancelled."));
   const data = new FormData(form);
   setBusy(true);
@@ -124,21 +124,21 @@ function showSent(event) {
   words.textContent =
     event.loaded < event.total
       ? `${size(event.loaded)} of ${size(event.total)}`
-      : "All sent, waiting for the answer";
-  // Screen readers hear of each quarter.
+      : "Upload complete, waiting for the response";
+  // Announce each quarter to screen readers.
   const quarter = Math.floor((event.loaded / event.total) * 4);
   if (quarter > announced && quarter < 4) live.textContent = `${quarter * 25} percent uploaded`;
   announced = quarter;
 }
 
 function arrived() {
-  const answer = upload.response;
-  if (upload.status === 202 && answer) {
-    location.assign(`${answer.links.page}?token=${answer.token}`);
+  const response = upload.response;
+  if (upload.status === 202 && response) {
+    location.assign(`${response.links.page}?token=${response.token}`);
   } else if (upload.status === 401) {
     location.reload();
   } else {
-    fail(answer?.detail || `The service answered ${upload.status}. Try again later.`);
+    fail(response?.detail || `The service returned the status ${upload.status}. Try again later.`);
   }
 }
 
@@ -156,8 +156,8 @@ function setBusy(busy) {
   document.getElementById("sent-words").textContent = "";
   sending.hidden = !busy;
   document.getElementById("send").hidden = busy;
-  form.querySelectorAll("input, select, #chosen button").forEach((one) => {
-    one.disabled = busy;
+  form.querySelectorAll("input, select, #chosen button").forEach((element) => {
+    element.disabled = busy;
   });
 }
 
@@ -174,7 +174,7 @@ document.getElementById("options").addEventListener("toggle", showChoice);
 form.addEventListener("submit", send);
 document.getElementById("cancel").addEventListener("click", () => upload?.abort());
 window.addEventListener("pageshow", () => {
-  // When one comes back with the browser's button.
+  // After returning with the back button of the browser.
   setBusy(false);
   showFiles();
   showChoice();

@@ -98,7 +98,7 @@ def _find_field_mapping(report: Report, shard: str, profile: Profile | None) -> 
 
 
 def _read_record(record: Record, shard: Shard, field_mapping: FieldMapping) -> Sample:
-    examples = ExampleBatch.of(RecordBatch.of(record, shard.name))
+    examples = ExampleBatch.of(RecordBatch.from_record(record, shard.name))
     return read_sample(Detections(examples, field_mapping), 0)
 
 

@@ -90,7 +90,8 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
 
 @rule(
     "BOX003 error: box far outside the image",
-    why="Training stops with 'maximum box coordinate value is larger than 1.1', or loses the box.",
+    why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
+    "clipped to nothing.",
     fix="If there are many, normalize them by the size of the image in the record. "
     f"Otherwise, {_CLIP}",
     source=_TO_ABSOLUTE,
@@ -107,7 +108,8 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
 
 @rule(
     "BOX004 warning: box extends slightly beyond the image",
-    why="The trainer tolerates coordinates up to 1.1, but nothing of the object is visible there.",
+    why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
+    "is visible.",
     fix=f"C{_CLIP[1:]}",
     source=_TO_ABSOLUTE,
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
@@ -224,7 +226,7 @@ def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
 )
 def _check_duplicates(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
-    for row in _rows_with_equal_boxes(batch):
+    for row in _find_rows_with_equal_boxes(batch):
         classes = batch.get_classes(row)
         seen: dict[object, int] = {}
         for number, corners in enumerate(boxes.of(row).tolist()):
@@ -235,7 +237,7 @@ def _check_duplicates(batch: Batch) -> Iterator[Finding]:
                 yield batch.box_finding(row, number, corners, description)
 
 
-def _rows_with_equal_boxes(batch: Batch) -> list[int]:
+def _find_rows_with_equal_boxes(batch: Batch) -> list[int]:
     """Return the records that have two equal boxes, and very rarely another (hash collision)."""
     boxes = batch.boxes
     if len(boxes.corners) < 2:
@@ -324,8 +326,7 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     """Report shards of ten or more boxes, at least half of which have no area (BOX007)."""
     for shard in result.shards:
         if shard.boxes >= _MIN_BOXES and 2 * shard.flat >= shard.boxes:
-            message = f"{shard.flat:,} of {shard.boxes:,} boxes have no area"
-            yield Finding(message=message, shard=shard.name)
+            yield Finding(f"{shard.flat:,} of {shard.boxes:,} boxes have no area", shard=shard.name)
 
 
 @dataset_rule(
@@ -346,10 +347,10 @@ def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
         combined = sum((shard.columns for shard in shards), BoxColumns())
         for name, columns in suspects or [(shards[0].name, combined)]:
             if columns.candidates:
-                yield _permutation_finding(result, name, columns)
+                yield _report_permutation(result, name, columns)
 
 
-def _permutation_finding(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
+def _report_permutation(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
     orders = " or ".join(map(str, columns.candidates))
     message = f"{columns.invalid:,} of {columns.boxes:,} boxes are inverted or far outside the "
     message += f"image; none would be if the columns were read as {orders}"
@@ -358,7 +359,7 @@ def _permutation_finding(result: DatasetResult, shard: str, columns: BoxColumns)
 
 
 @dataset_rule(
-    "BOX022 error: boxes are not two normalized corners",
+    "BOX022 error: boxes are not normalized corner coordinates",
     why="Every box is wrong, even if it looks right. The model learns to detect nothing.",
     fix="Correct the script and write the shard again. Use tfod show to look at the boxes.",
     source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",

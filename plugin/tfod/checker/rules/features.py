@@ -32,9 +32,8 @@ _OTHER_DATASET = "Export an object detection dataset, with image/filename and bo
     repair="The record is removed.",
 )
 def _check_message(batch: Batch) -> Iterator[Finding]:
-    for problem in _issues(batch, EncodingIssue.NOT_AN_EXAMPLE):
-        message = f"the record is not a tf.train.Example ({problem.reason})"
-        yield batch.finding(problem.row, message)
+    for problem in _find_issues(batch, EncodingIssue.NOT_AN_EXAMPLE):
+        yield batch.finding(problem.row, f"the record is not a tf.train.Example ({problem.reason})")
 
 
 @rule(
@@ -44,7 +43,7 @@ def _check_message(batch: Batch) -> Iterator[Finding]:
     source=_EXAMPLE,
 )
 def _check_feature_lists(batch: Batch) -> Iterator[Finding]:
-    for problem in _issues(batch, EncodingIssue.SEQUENCE_EXAMPLE):
+    for problem in _find_issues(batch, EncodingIssue.SEQUENCE_EXAMPLE):
         message = "the record is a tf.train.SequenceExample, expected a tf.train.Example"
         yield batch.finding(problem.row, message)
 
@@ -106,7 +105,7 @@ def _check_lists(batch: Batch) -> Iterator[Finding]:
     for column in batch.examples.lists.values():
         if column.kind is None:
             for row in column.rows.tolist():
-                yield batch.finding(row, f"{_shortened(column.key)} has no list", column.key)
+                yield batch.finding(row, f"{_shorten(column.key)} has no list", column.key)
 
 
 @rule(
@@ -116,9 +115,9 @@ def _check_lists(batch: Batch) -> Iterator[Finding]:
     source="protobuf.dev/programming-guides/encoding: maps",
 )
 def _check_repeated_keys(batch: Batch) -> Iterator[Finding]:
-    problems = _issues(batch, EncodingIssue.REPEATED_KEY)
+    problems = _find_issues(batch, EncodingIssue.REPEATED_KEY)
     for row, key in dict.fromkeys((problem.row, problem.key) for problem in problems):
-        message = f"{_shortened(key)} appears more than once; only the last entry is used"
+        message = f"{_shorten(key)} appears more than once; only the last entry is used"
         yield batch.finding(row, message, key)
 
 
@@ -137,10 +136,10 @@ def _check_unknown_keys(batch: Batch) -> Iterator[Finding]:
         if key in batch.expected or key in keys.KNOWN_KEYS:
             continue
         if not key.startswith(keys.ATTRIBUTE_PREFIX):
-            message, fix = f"{_shortened(key)} is not a feature of this profile", ""
+            message, fix = f"{_shorten(key)} is not a feature of this profile", ""
             if suggestion := _suggest_key(key, absent):
                 message += f"; did you mean {suggestion}, which is missing?"
-                fix = f"Write {suggestion} instead of {_shortened(key)}."
+                fix = f"Write {suggestion} instead of {_shorten(key)}."
             yield batch.finding(int(column.rows[0]), message, key, fix=fix)
 
 
@@ -193,7 +192,7 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     if result.unmatched is None:
         return
     receiver, layout = result.unmatched.receiver, result.unmatched.layout
-    names = [_shortened(key) for key in result.unmatched.keys]
+    names = [_shorten(key) for key in result.unmatched.keys]
     listed = join_names(names, _MAX_KEYS_SHOWN) or "none"
     fix = f"{_OTHER_DATASET} for {receiver}." if receiver else ""
     message = f"the records match no profile; their features are {listed}"
@@ -215,7 +214,7 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
 )
 def _check_parsers_agree(batch: Batch) -> Iterator[Finding]:
     """Report encodings that TensorFlow does not expect: two lists in a feature, or a group."""
-    for problem in _issues(batch, EncodingIssue.READ_DIFFERENTLY):
+    for problem in _find_issues(batch, EncodingIssue.READ_DIFFERENTLY):
         message = f"TensorFlow reads the record differently from protobuf: {problem.reason}"
         yield batch.finding(problem.row, message)
 
@@ -242,7 +241,7 @@ def _suggest_key(key: str, absent: Set[str]) -> str | None:
     return by_last_part[similar[0]] if similar else None
 
 
-def _issues(batch: Batch, issue: EncodingIssue) -> Iterator[EncodingProblem]:
+def _find_issues(batch: Batch, issue: EncodingIssue) -> Iterator[EncodingProblem]:
     unreadable = batch.examples.unreadable
     problems = [unreadable[row] for row in sorted(unreadable)]
     for problem in problems + list(batch.examples.encoding_problems):
@@ -250,7 +249,7 @@ def _issues(batch: Batch, issue: EncodingIssue) -> Iterator[EncodingProblem]:
             yield problem
 
 
-def _shortened(key: str) -> str:
+def _shorten(key: str) -> str:
     if len(key) <= _MAX_TEXT_SHOWN:
         return key
     return f"{key[:_MAX_TEXT_SHOWN]}… ({len(key):,} characters)"

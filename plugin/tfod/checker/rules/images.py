@@ -14,7 +14,7 @@ from tfod.checker.analysis.encoded_images import FORMAT_TITLES, ImageFacts
 from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Location, Severity, plural
 from tfod.checker.rules.registry import dataset_rule, detection_rule, each_image, rule
-from tfod.checker.rules.tensorflow_images import obstacle_to_decoding
+from tfod.checker.rules.tensorflow_images import find_decoding_obstacle
 from tfod.detection import keys
 from tfod.detection.images.image import FIRST_TRANSPOSED
 from tfod.detection.problems import READ
@@ -46,14 +46,14 @@ def _check_no_image(facts: ImageFacts) -> Iterator[Finding]:
     if facts.header is not None or facts.size <= 0:
         return
     message = f"the {facts.size} bytes are not a readable image"
-    raw = _raw_shape(facts)
+    raw = _guess_raw_shape(facts)
     looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
     fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else ""
     suffix = f": they look like {looks_like}" if looks_like else ""
     yield Finding(message + suffix, keys.ENCODED, fix=fix)
 
 
-def _raw_shape(facts: ImageFacts) -> str:
+def _guess_raw_shape(facts: ImageFacts) -> str:
     height, width = facts.declared_height or 0, facts.declared_width or 0
     if height <= 0 or width <= 0:
         return ""
@@ -71,7 +71,7 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
     """Report images that fail to decode, except for those that IMG005 or IMG009 reports."""
     for row, image in batch.images.by_row.items():
         header = batch.images.headers[row]
-        if image.failure and header and header.complete and not obstacle_to_decoding(header):
+        if image.failure and header and header.complete and not find_decoding_obstacle(header):
             message = f"the image does not decode: {image.failure}"
             yield batch.finding(row, message, batch.key_for(keys.ENCODED))
 
@@ -86,10 +86,10 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
 @each_image
 def _check_format(facts: ImageFacts) -> Iterator[Finding]:
     if facts.has_wrong_format:
-        yield _format_finding(facts)
+        yield _report_format(facts)
 
 
-def _format_finding(facts: ImageFacts) -> Finding:
+def _report_format(facts: ImageFacts) -> Finding:
     actual, declared = facts.header.format if facts.header else "", facts.declared_format
     message = f"image/format is {declared!r:.81}, but the image is a {FORMAT_TITLES[actual]}"
     return Finding(message, keys.FORMAT, declared, f"Write {actual!r} into image/format.")
@@ -105,13 +105,13 @@ def _format_finding(facts: ImageFacts) -> Finding:
 )
 @each_image
 def _check_decodable(facts: ImageFacts) -> Iterator[Finding]:
-    obstacle = obstacle_to_decoding(facts.header) if facts.header else ""
+    obstacle = find_decoding_obstacle(facts.header) if facts.header else ""
     if facts.header and obstacle:
         yield Finding(obstacle, keys.ENCODED, facts.header.format)
 
 
 @rule(
-    "IMG006 error: the image's size differs from the record's",
+    "IMG006 error: image size differs from image/height and image/width",
     why="Masks are reshaped to image/height x image/width, tools use them to scale boxes to "
     "pixels, and boxes may have been normalized by the wrong size.",
     fix="Write the size of the image, and check that its boxes were normalized by that size.",
@@ -278,9 +278,9 @@ def _check_shared_image(result: DatasetResult) -> Iterator[Finding]:
     return result.repeat_findings(result.duplicates.shared_images, make_finding, case)
 
 
-def _describe_record(place: Location) -> str:
-    record = f"record {place.record} of {place.shard}"
-    return f"{record} ({place.item:.80})" if place.item else record
+def _describe_record(location: Location) -> str:
+    record = f"record {location.record} of {location.shard}"
+    return f"{record} ({location.item:.80})" if location.item else record
 
 
 @rule(
@@ -308,9 +308,9 @@ def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
     header = facts.header
     if header is None or header.format != "bmp" or "palette" not in header.note:
         return
-    if not obstacle_to_decoding(header):
-        message = "the BMP has a palette, which tf.io.decode_image ignores: it uses the indices as "
-        yield Finding(message + "gray values", keys.ENCODED, "bmp")
+    if not find_decoding_obstacle(header):
+        message = "tf.io.decode_image uses the palette indices of the BMP as gray values"
+        yield Finding(message, keys.ENCODED, "bmp")
 
 
 @rule(
@@ -324,7 +324,7 @@ def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
 @each_image
 def _check_raw(facts: ImageFacts) -> Iterator[Finding]:
     if facts.is_declared_raw:
-        yield _format_finding(facts)
+        yield _report_format(facts)
 
 
 detection_rule(
@@ -368,7 +368,7 @@ def _check_dark(batch: Batch) -> Iterator[Finding]:
     """Report decoded images whose largest value needs at most 12 of 16 bits."""
     for row, image in batch.images.by_row.items():
         if 0 < image.brightest < 1 << 12:
-            message = f"16-bit values up to {image.brightest} become at most "
-            message += f"{image.brightest >> 8} of 255"
+            largest = image.brightest >> 8
+            message = f"16-bit values up to {image.brightest} become at most {largest} of 255"
             case = "dark" if image.brightest > 255 else ""
             yield batch.finding(row, message, batch.key_for(keys.ENCODED), case=case)

@@ -49,8 +49,9 @@ def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
             fix = "Pass the right one with --label-map."
             yield Finding(message=message, shard=shard.name, fix=fix)
         elif shard.boxes:
-            message = "no label map in the folder of the shard or one folder up"
-            yield Finding(message=message, shard=shard.name)
+            yield Finding(
+                "no label map in the folder of the shard or one folder up", shard=shard.name
+            )
 
 
 @dataset_rule(
@@ -76,8 +77,9 @@ def _check_readable(file: LabelMapFile) -> Iterator[Finding]:
 def _check_duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
     shared = file.label_map.names_of_shared_ids if file.label_map else {}
     for number, names in shared.items():
-        message = f"several classes have the id {number}: {', '.join(map(repr, names))}"
-        yield Finding(message, value=number)
+        yield Finding(
+            f"id {number} has several classes: {', '.join(map(repr, names))}", value=number
+        )
 
 
 @dataset_rule(
@@ -89,7 +91,7 @@ def _check_duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
 @each_label_map
 def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
     ids_by_name: dict[str, list[str]] = {}
-    for item in _items(file):
+    for item in _get_items(file):
         ids_by_name.setdefault(item.name, []).append(str(item.id))
     for name, ids in ids_by_name.items():
         if name and len(ids) > 1:
@@ -106,7 +108,7 @@ def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
 @each_label_map
 def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Report classes with the id 0, which items without an id have too, or a negative id."""
-    for item in _items(file):
+    for item in _get_items(file):
         if item.id < 0:
             yield Finding(f"{item.class_name!r:.81} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
@@ -260,7 +262,7 @@ def _check_used(result: DatasetResult) -> Iterator[Finding]:
 
 @rule(
     "LAB014 error: object without a class",
-    why="The trainer replaces missing classes by zeros, and CVAT rejects the annotation.",
+    why="The trainer fills missing classes with zeros, and CVAT rejects the annotation.",
     fix="Write image/object/class/text, or class/label and a label map.",
     source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
     "apps/dataset_manager/bindings.py",
@@ -293,11 +295,11 @@ def _check_text_format(file: LabelMapFile) -> Iterator[Finding]:
 def _check_similar_names(result: DatasetResult) -> Iterator[Finding]:
     for used in result.class_usage:
         key = result.profile.key_for(keys.CLASS_TEXT)
-        for message, texts in _similar_names(used.uses, used.label_map or LabelMap()):
+        for message, texts in _find_similar_names(used.uses, used.label_map or LabelMap()):
             yield Finding(message=message, shard=used.shard, feature=key, value=texts)
 
 
-def _similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonValue]]:
+def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonValue]]:
     objects: Counter[str] = Counter()
     for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
@@ -322,7 +324,7 @@ def _similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, JsonV
 
 
 @rule(
-    "LAB017 warning: id is 0 or negative, but there is a text",
+    "LAB017 warning: class id is 0 or negative, although there is a class text",
     why="The OD API, CVAT and Datumaro use the text. Readers that use the id, such as Model Garden "
     "and EfficientDet, treat 0 as the background.",
     fix="Number the classes from 1, or write a label map that contains the texts.",
@@ -374,7 +376,7 @@ def _check_id(use: ClassUse) -> Iterator[Finding]:
         yield Finding(f"class {use.text!r:.81} has no id", keys.CLASS_LABEL, use.text)
 
 
-def _items(file: LabelMapFile) -> Sequence[LabelMapItem]:
+def _get_items(file: LabelMapFile) -> Sequence[LabelMapItem]:
     return file.label_map.items if file.label_map else ()
 
 

@@ -29,7 +29,7 @@ detection_rule(
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_instance_masks",
 )
 detection_rule(
-    "BOX016 error: number of keypoints does not match the objects",
+    "BOX016 error: number of keypoints does not match the number of objects",
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
     fix="Write the same number of points for each object, and one y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
@@ -44,11 +44,11 @@ detection_rule(
     source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data",
 )
 def _check_object_mask_size(batch: Batch) -> Iterator[Finding]:
-    return _mask_size_findings(batch, (keys.MASK,))
+    return _report_mask_sizes(batch, (keys.MASK,))
 
 
 @rule(
-    "BOX018 warning: size of a whole-image PNG mask differs",
+    "BOX018 warning: whole-image PNG mask differs in size from the image",
     why="Trainers scale the mask together with the image, so its classes do not cover the objects.",
     fix="Write masks with the size of the stored image; create them again if it was resized.",
     source="tensorflow/models: official/projects/panoptic/dataloaders/"
@@ -56,10 +56,10 @@ def _check_object_mask_size(batch: Batch) -> Iterator[Finding]:
 )
 def _check_image_mask_size(batch: Batch) -> Iterator[Finding]:
     """Report the first mask per key and record that differs in size from the image."""
-    return _mask_size_findings(batch, keys.IMAGE_MASKS.values())
+    return _report_mask_sizes(batch, keys.IMAGE_MASKS.values())
 
 
-def _mask_size_findings(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Finding]:
+def _report_mask_sizes(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Finding]:
     detections = batch.detections
     for key in mask_keys:
         column = detections.column(key, Kind.BYTES)
@@ -142,7 +142,7 @@ def _check_mask_format(batch: Batch) -> Iterator[Finding]:
 
 
 @rule(
-    "BOX021 error: keypoints in pixels instead of normalized",
+    "BOX021 error: keypoints in pixels instead of normalized coordinates",
     why="Trainers and importers multiply by the image size, which puts the points far outside it.",
     fix="Divide x by the image width and y by the image height.",
     source="tensorflow/models: dataset_tools/create_coco_tf_record.py, keypoints_x; "
@@ -193,15 +193,15 @@ def _check_mask_in_box(batch: Batch) -> Iterator[Finding]:
                 with suppress(ValueError, ImportError):  # BOX020 reports masks that are not PNGs
                     mask = decode_mask_png(memoryview(pngs.buffer)[start : start + length])
             if mask.any():
-                masks.append((row, number, _pixels_outside(mask, box)))
-    wrong = [mask for mask in masks if mask[2]]
-    case = "" if 2 * len(wrong) > len(masks) > 1 else "few"
-    for row, number, count in wrong:
+                masks.append((row, number, _count_pixels_outside(mask, box)))
+    misfits = [mask for mask in masks if mask[2]]
+    case = "" if 2 * len(misfits) > len(masks) > 1 else "few"
+    for row, number, count in misfits:
         message = f"mask {number} has {count:,} pixels above 0 outside its box"
         yield batch.finding(row, message, pngs.key, {"object": number}, case=case)
 
 
-def _pixels_outside(mask: np.ndarray, box: np.ndarray) -> int:
+def _count_pixels_outside(mask: np.ndarray, box: np.ndarray) -> int:
     """Count the pixels outside the box; 0 if they are few, or if another rule reports the box."""
     sides = np.array(mask.shape[::-1])
     low, high = box.reshape(2, 2)

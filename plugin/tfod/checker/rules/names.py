@@ -37,7 +37,7 @@ _JOINERS = "\u200c\u200d"  # invisible, but needed in Persian, Hindi and emoji
     cases={"required": Severity.ERROR},
 )
 def _check_name(batch: Batch) -> Iterator[Finding]:
-    return _missing_name_findings(batch, have_objects=True)
+    return _report_missing_names(batch, have_objects=True)
 
 
 @dataset_rule(
@@ -67,7 +67,7 @@ def _check_extension(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(
         lambda name: name.strip() and not split_extension(name)[1]
     ):
-        yield _name_finding(batch, row, f"{name!r:.81} has no extension")
+        yield _report_name(batch, row, f"{name!r:.81} has no extension")
 
 
 @rule(
@@ -88,7 +88,7 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
             # A PNG may keep the name of an image that TensorFlow does not read, such as a.webp.
             is_converted = header.format == "png" and format_of_name not in _READ_BY_TENSORFLOW
             if format_of_name != header.format and not is_converted:
-                yield _name_finding(batch, row, f"{name!r:.81} is a {header.format.upper()}")
+                yield _report_name(batch, row, f"{name!r:.81} is a {header.format.upper()}")
 
 
 @rule(
@@ -100,7 +100,7 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
 )
 def _check_relative_path(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(_describe_path):
-        yield _name_finding(batch, row, f"{name!r:.81} {_describe_path(name)}")
+        yield _report_name(batch, row, f"{name!r:.81} {_describe_path(name)}")
 
 
 def _describe_path(name: str) -> str | None:
@@ -119,7 +119,7 @@ def _describe_path(name: str) -> str | None:
 )
 def _check_control_characters(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(_find_invisible):
-        yield _name_finding(batch, row, f"{name!r:.81} has the character {_find_invisible(name)!r}")
+        yield _report_name(batch, row, f"{name!r:.81} has the character {_find_invisible(name)!r}")
 
 
 def _find_invisible(name: str) -> str | None:
@@ -145,13 +145,13 @@ def _find_invisible(name: str) -> str | None:
 )
 def _check_source_id(batch: Batch) -> Iterator[Finding]:
     """Report records without a source id, unless EXA003 reports them."""
-    key = _source_id_key(batch)
+    key = _find_source_id_key(batch)
     if key and not batch.requires(key):
         for row in batch.find_rows_without(key, batch.detections.source_ids):
             yield batch.finding(row, f"{key} is missing", key)
 
 
-def _source_id_key(batch: Batch) -> str | None:
+def _find_source_id_key(batch: Batch) -> str | None:
     """Return the key of source ids, or None if the profile has no file names."""
     return batch.mapping.source_id if batch.mapping.filename is not None else None
 
@@ -166,7 +166,7 @@ def _source_id_key(batch: Batch) -> str | None:
     repair="The source id is set to a unique number.",
 )
 def _check_empty_source_id(batch: Batch) -> Iterator[Finding]:
-    key, source_ids = _source_id_key(batch), batch.detections.source_ids
+    key, source_ids = _find_source_id_key(batch), batch.detections.source_ids
     present = list(filter(None, source_ids))
     if len(present) == len(source_ids) and all(map(str.strip, present)):
         return
@@ -200,7 +200,7 @@ def _check_duplicate_source_ids(result: DatasetResult) -> Iterator[Finding]:
     cases={"required": Severity.INFO},
 )
 def _check_name_without_objects(batch: Batch) -> Iterator[Finding]:
-    return _missing_name_findings(batch, have_objects=False)
+    return _report_missing_names(batch, have_objects=False)
 
 
 @rule(
@@ -217,7 +217,7 @@ def _check_name_without_objects(batch: Batch) -> Iterator[Finding]:
 )
 def _check_numeric_source_id(batch: Batch) -> Iterator[Finding]:
     """Report the first source id of each shard that is not a 64-bit integer."""
-    return _source_id_findings(batch, 0, "{} {!r:.81} is not a number")
+    return _report_source_id(batch, 0, "{} {!r:.81} is not a number")
 
 
 @rule(
@@ -232,7 +232,7 @@ def _check_numeric_source_id(batch: Batch) -> Iterator[Finding]:
 )
 def _check_large_source_id(batch: Batch) -> Iterator[Finding]:
     """Report the first source id of each shard that is above 2**24."""
-    return _source_id_findings(batch, 1, "{} {} is greater than 16,777,216")
+    return _report_source_id(batch, 1, "{} {} is greater than 16,777,216")
 
 
 @rule(
@@ -255,9 +255,9 @@ def _check_no_data(batch: Batch) -> Iterator[Finding]:
                     yield batch.finding(int(rows[index]), message, column.key)
 
 
-def _source_id_findings(batch: Batch, kind: int, message: str) -> Iterator[Finding]:
+def _report_source_id(batch: Batch, kind: int, message: str) -> Iterator[Finding]:
     """Report the first source id of a kind: 0 for texts, 1 for numbers that float32 rounds."""
-    key, rows = _source_id_key(batch), np.flatnonzero(batch.live).tolist()
+    key, rows = _find_source_id_key(batch), np.flatnonzero(batch.live).tolist()
     source_ids = [batch.detections.source_ids[row] for row in rows]
     index = find_unusual_source_ids(source_ids)[kind] if key else None
     if key and index is not None:
@@ -265,7 +265,7 @@ def _source_id_findings(batch: Batch, kind: int, message: str) -> Iterator[Findi
         yield batch.finding(rows[index], message.format(key, source_id), key, source_id)
 
 
-def _missing_name_findings(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
+def _report_missing_names(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:
     key, names = batch.mapping.filename, batch.detections.filenames
     if key is None or batch.has_plain_names:
         return
@@ -279,5 +279,5 @@ def _missing_name_findings(batch: Batch, *, have_objects: bool) -> Iterator[Find
             yield batch.finding(row, f"{key} is empty", key)
 
 
-def _name_finding(batch: Batch, row: int, message: str) -> Finding:
+def _report_name(batch: Batch, row: int, message: str) -> Finding:
     return batch.finding(row, message, batch.mapping.filename, batch.detections.filenames[row])

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _DECODER = "research/object_detection/data_decoders/tf_example_decoder.py"
 
 
-def _config_finding(
+def _report_setting(
     result: DatasetResult, message: str, value: JsonValue = None, fix: str = "", case: str = ""
 ) -> Finding:
     file = result.training_config.file if result.training_config else ""
     return Finding(message=message, shard=file, value=value, fix=fix, case=case)
 
 
-def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
+def _iterate_readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
     """Yield each reader of the configuration with its shards, of those that were checked."""
     config = result.training_config
     for reader in config.readers if config else ():
@@ -38,25 +38,25 @@ def _readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResu
         yield reader, shards
 
 
-def _objects(shards: Sequence[ShardResult]) -> ObjectFigures:
+def _sum_objects(shards: Sequence[ShardResult]) -> ObjectFigures:
     # Imported here, because few checks have a configuration.
     from tfod.checker.analysis.object_statistics import ObjectFigures
 
     return sum((shard.objects for shard in shards if shard.objects), ObjectFigures())
 
 
-def _classes(result: DatasetResult) -> tuple[dict[int, str], dict[int, str]]:
+def _collect_classes(result: DatasetResult) -> tuple[dict[int, str], dict[int, str]]:
     """Return the names, by id, of the classes for training and of those for evaluation."""
     trained: dict[int, str] = {}
     evaluated: dict[int, str] = {}
-    for reader, shards in _readers(result):
+    for reader, shards in _iterate_readers(result):
         for shard in shards:
-            classes = _named_classes(shard, result.get_label_map(shard.label_map))
+            classes = _name_classes(shard, result.get_label_map(shard.label_map))
             (evaluated if reader.is_for_evaluation else trained).update(classes)
     return trained, evaluated
 
 
-def _named_classes(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int, str]]:
+def _name_classes(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tuple[int, str]]:
     """Yield the id and name of each class; a text in the label map takes precedence over the id."""
     for text, label in shard.objects.classes if shard.objects else ():
         item = label_map.find(text) if label_map and text else None
@@ -86,13 +86,14 @@ def _check_paths(result: DatasetResult) -> Iterator[Finding]:
         may_exist = is_replaced and not path.is_broken
         message = f"{path}: {reason}" + (", so other shards are checked" if may_exist else "")
         case = "elsewhere" if may_exist else ""
-        yield _config_finding(result, message, path.value, case=case)
+        yield _report_setting(result, message, path.value, case=case)
 
 
 @dataset_rule(
     "CFG003 error: num_classes is not the largest id",
     why="A class id above num_classes has no entry in the one-hot encoding, so its objects are "
-    "trained without a class. If it is too large, as in a template, the model has unused classes.",
+    "trained without a class. If num_classes is too large, as in a template, the model has unused "
+    "classes.",
     fix="Set num_classes to the largest id of the label map.",
     source="tensorflow/models: research/object_detection/inputs.py, transform_input_data; "
     "tensorflow/models#3868",
@@ -100,7 +101,7 @@ def _check_paths(result: DatasetResult) -> Iterator[Finding]:
 )
 def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
     """Report a num_classes below the largest id of label maps and objects; above is a warning."""
-    trained, evaluated = _classes(result)
+    trained, evaluated = _collect_classes(result)
     names = evaluated | trained
     for file in result.dataset.label_maps.values():
         names |= (
@@ -112,7 +113,7 @@ def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
         if setting.value != largest:
             message = f"{setting}, but the largest id is {largest} ({names[largest]!r:.81})"
             case = "below" if int(setting.value) > largest else ""
-            yield _config_finding(result, message, setting.value, setting.format_fix(largest), case)
+            yield _report_setting(result, message, setting.value, setting.format_fix(largest), case)
 
 
 @dataset_rule(
@@ -124,9 +125,9 @@ def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
     "research/object_detection/utils/ops.py, retain_groundtruth",
 )
 def _check_masks(result: DatasetResult) -> Iterator[Finding]:
-    for reader, shards in _readers(result):
+    for reader, shards in _iterate_readers(result):
         load_masks, mask_type = reader.get("load_instance_masks"), reader.get("mask_type")
-        objects = _objects(shards)
+        objects = _sum_objects(shards)
         if not load_masks.value or not objects.images:
             continue
         if objects.without_masks:
@@ -135,23 +136,23 @@ def _check_masks(result: DatasetResult) -> Iterator[Finding]:
             message += "empty one"
             has_none = objects.without_masks == objects.images
             fix = load_masks.format_fix(False) if has_none else ""
-            yield _config_finding(result, message, fix=fix)
+            yield _report_setting(result, message, fix=fix)
         is_png = mask_type.value == "PNG_MASKS"
         if (Kind.FLOAT if is_png else Kind.BYTES) in objects.mask_dtypes:
             message = f"{mask_type}, but masks are stored as {'numbers' if is_png else 'PNG'}"
             fix = mask_type.format_fix("NUMERICAL_MASKS" if is_png else "PNG_MASKS")
-            yield _config_finding(result, message, fix=fix)
+            yield _report_setting(result, message, fix=fix)
 
 
 @dataset_rule(
-    "CFG006 error: number of keypoints is not num_keypoints",
+    "CFG006 error: number of keypoints differs from num_keypoints",
     why="Training stops when it reshapes the keypoints, unless each object has num_keypoints.",
     fix="Set num_keypoints to the number of keypoints per object; 0 ignores keypoints.",
     source=f"{_DECODER}, decode: tf.reshape(keypoints, [-1, num_keypoints, 2])",
 )
 def _check_keypoints(result: DatasetResult) -> Iterator[Finding]:
-    for reader, shards in _readers(result):
-        expected, counts = reader.get("num_keypoints"), _objects(shards).keypoints
+    for reader, shards in _iterate_readers(result):
+        expected, counts = reader.get("num_keypoints"), _sum_objects(shards).keypoints
         # If keypoints are ordered by name, an object need not have all of them.
         if reader.message.use_keypoint_label_map or not expected.value or counts is None:
             continue
@@ -160,7 +161,7 @@ def _check_keypoints(result: DatasetResult) -> Iterator[Finding]:
             count = str(low) if low == high else f"from {low} to {high}"
             message = f"{expected}, but objects have {count if high else 'no'} keypoints"
             fix = expected.format_fix(low) if low == high else ""
-            yield _config_finding(result, message, expected.value, fix)
+            yield _report_setting(result, message, expected.value, fix)
 
 
 @dataset_rule(
@@ -170,10 +171,10 @@ def _check_keypoints(result: DatasetResult) -> Iterator[Finding]:
     source="tensorflow/models: research/object_detection/metrics/coco_evaluation.py",
 )
 def _check_trained_classes(result: DatasetResult) -> Iterator[Finding]:
-    trained, evaluated = _classes(result)
+    trained, evaluated = _collect_classes(result)
     ids = sorted(evaluated.keys() - trained.keys())
     untrained = [evaluated[number] for number in ids if number > 0]
     if untrained and trained:
         names = join_names([*map(repr, untrained)], 6)
         message = f"evaluation data has classes that training data does not have: {names}"
-        yield _config_finding(result, message, list[JsonValue](untrained[:100]))
+        yield _report_setting(result, message, list[JsonValue](untrained[:100]))

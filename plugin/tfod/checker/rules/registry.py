@@ -31,7 +31,7 @@ Check = TypeVar("Check", bound="Callable[[Any], Iterable[Finding]]")
 
 
 def rule(
-    heading: str, *, why: str, fix: str, source: str, **more: Any
+    heading: str, *, why: str, fix: str, source: str, **options: Any
 ) -> Callable[[BatchCheck], BatchCheck]:
     """Declare a rule that checks a batch of records.
 
@@ -41,22 +41,22 @@ def rule(
         why: consequence of the defect.
         fix: instruction to remove the defect.
         source: evidence for the rule: a specification, a file of a project, or an issue.
-        more: ``repair``, ``once`` and ``cases`` of :class:`Rule`.
+        options: ``repair``, ``once`` and ``cases`` of :class:`Rule`.
 
     Raises:
         ValueError: the heading is malformed, its family does not exist, or its code is in use.
     """
-    return _declaration(heading, why=why, fix=fix, source=source, **more)
+    return _make_decorator(heading, why=why, fix=fix, source=source, **options)
 
 
 def dataset_rule(
-    heading: str, *, why: str, fix: str, source: str, **more: Any
+    heading: str, *, why: str, fix: str, source: str, **options: Any
 ) -> Callable[[DatasetCheck], DatasetCheck]:
     """Declare a rule that checks the results of all shards of a dataset; see :func:`rule`."""
-    return _declaration(heading, why=why, fix=fix, source=source, of_dataset=True, **more)
+    return _make_decorator(heading, why=why, fix=fix, source=source, of_dataset=True, **options)
 
 
-def _declaration(heading: str, **more: Any) -> Callable[[Check], Check]:
+def _make_decorator(heading: str, **options: Any) -> Callable[[Check], Check]:
     match = _HEADING.fullmatch(heading)
     if match is None or match[1][:3] not in FAMILIES:
         raise ValueError(f"{heading!r} is not a code, a severity and a title")
@@ -65,15 +65,15 @@ def _declaration(heading: str, **more: Any) -> Callable[[Check], Check]:
         raise ValueError(f"{code} is already used by {_RULES[code].title!r}")
 
     def declare(check: Check) -> Check:
-        _RULES[code] = Rule(code, Severity(severity), title, check=check, **more)
+        _RULES[code] = Rule(code, Severity(severity), title, check=check, **options)
         return check
 
     return declare
 
 
-def detection_rule(heading: str, *, why: str, fix: str, source: str, **more: Any) -> None:
+def detection_rule(heading: str, *, why: str, fix: str, source: str, **options: Any) -> None:
     """Declare a rule for problems that reading detections reports, and that can stop an import."""
-    declare = rule(heading, why=why, fix=fix, source=source, **more)
+    declare = rule(heading, why=why, fix=fix, source=source, **options)
     declare(lambda batch: batch.problems(heading[:6]))
 
 
@@ -138,7 +138,7 @@ def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset:
             findings.add(item, item.check(subject))
 
 
-def no_such_rule(name: object) -> str:
+def describe_unknown_rule(name: object) -> str:
     """Return the error message for an unknown rule, with similar names."""
     import difflib  # only needed for this error
 
@@ -147,13 +147,13 @@ def no_such_rule(name: object) -> str:
     return f"there is no rule or family {name!r}; {hint}"
 
 
-def require_rule_names(names: Iterable[object], where: str) -> None:
+def require_rule_names(names: Iterable[object], location: str) -> None:
     """Check that all names are codes or families of rules.
 
     Raises:
-        TfodError: a name is neither; the message starts with ``where``, an option or a file.
+        TfodError: a name is neither; the message starts with ``location``, an option or a file.
     """
     valid_names = {*FAMILIES, *all_rules()}
     for name in names:
         if name not in valid_names:
-            raise TfodError(f"{where}: {no_such_rule(name)}")
+            raise TfodError(f"{location}: {describe_unknown_rule(name)}")

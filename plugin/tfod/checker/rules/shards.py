@@ -25,7 +25,7 @@ from tfod.tfrecord.shard_sets.shard_names import (
     first_number,
     stated_name,
 )
-from tfod.tfrecord.storage.urls import folder_of, name_of
+from tfod.tfrecord.storage.urls import get_folder, get_name
 
 _FORMAT = "tensorflow/core/lib/io/record_writer.h; tensorflow.org/tutorials/load_data/tfrecord"
 _READER = "tensorflow/core/lib/io/record_reader.cc: 'corrupted record at'"
@@ -151,19 +151,19 @@ def _check_record_length(batch: Batch) -> Iterator[Finding]:
 @dataset_rule(
     "TFR010 warning: compressed, but the file name does not say so",
     why="TensorFlow does not detect compression and reports a corrupted record; the OD API's "
-    "trainer never requests it.",
-    fix="Name it .gz, or pass its compression_type to tf.data.TFRecordDataset.",
+    "trainer cannot read such shards at all.",
+    fix="Add the extension .gz, or pass compression_type to tf.data.TFRecordDataset.",
     source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
 def _check_compressed_name(result: DatasetResult) -> Iterator[Finding]:
-    for shard, compression in _compressed(result, has_extension=False):
+    for shard, compression in _find_compressed(result, has_extension=False):
         fix = f"Add the extension {'.gz' if compression == 'GZIP' else '.zz'}, or pass "
         fix += f"compression_type='{compression}' to tf.data.TFRecordDataset."
         message = f"the shard is compressed with {compression}, but its name does not say so"
         yield Finding(message=message, shard=shard, value=compression, fix=fix)
 
 
-def _compressed(result: DatasetResult, *, has_extension: bool) -> Iterator[tuple[str, str]]:
+def _find_compressed(result: DatasetResult, *, has_extension: bool) -> Iterator[tuple[str, str]]:
     """Yield the name and the compression of each shard with or without such an extension."""
     for shard in result.shards:
         is_named = shard.name.lower().endswith(COMPRESSED_EXTENSIONS)
@@ -194,39 +194,29 @@ def _check_readable(result: DatasetResult) -> Iterator[Finding]:
     source=_BUILDER,
 )
 def _check_compression(result: DatasetResult) -> Iterator[Finding]:
-    for shard, compression in _compressed(result, has_extension=True):
-        message = f"the shard is compressed with {compression}"
-        yield Finding(message=message, shard=shard, value=compression)
+    for shard, compression in _find_compressed(result, has_extension=True):
+        yield Finding(f"the shard is compressed with {compression}", shard=shard, value=compression)
 
 
 @dataclass
 class _NumberedSet:
-    """The shards of one stem: ``train-00003-of-00010`` has the stem ``train`` and the total 10.
+    """The shards of one stem: ``train-00003-of-00010`` has the stem ``train`` and the total 10."""
 
-    Attributes:
-        name: stem with the folder, or the zip that contains it, for reports.
-        folder: folder of the shards.
-        is_single: whether the first shard was passed as a file.
-        totals: one file name per total.
-        numbers: numbers of the existing shards.
-        paths: paths of the shards.
-    """
-
-    name: str
+    name: str  # for reports: the stem with its folder, or the zip that contains the shards
     folder: str
-    is_single: bool
-    totals: dict[int, str] = field(default_factory=dict)
+    is_single: bool  # whether the first shard was passed as a file
+    totals: dict[int, str] = field(default_factory=dict)  # one file name per total
     numbers: set[int] = field(default_factory=set)
     paths: list[str] = field(default_factory=list)
 
 
-def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
+def _group_numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
     sets: dict[tuple[str, str], _NumberedSet] = {}
     for shard in result.dataset.shards:
         parts = shard.numbered_name
         if parts is None:
             continue
-        file, folder = name_of(shard.path if shard.entry else shard.name), folder_of(shard.path)
+        file, folder = get_name(shard.path if shard.entry else shard.name), get_folder(shard.path)
         shown_folder = folder if shard.is_remote else os.path.dirname(shard.name)
         name = os.path.join(shown_folder, parts.stem)
         if shard.entry:
@@ -248,7 +238,7 @@ def _numbered_sets(result: DatasetResult) -> Iterable[_NumberedSet]:
 def _check_missing_shards(result: DatasetResult) -> Iterator[Finding]:
     """Report sets with fewer shards than their names claim, naming the first missing ones."""
     limit = MAX_MISSING
-    for numbered in _numbered_sets(result):
+    for numbered in _group_numbered_sets(result):
         if len(numbered.totals) > 1 or (numbered.is_single and len(numbered.paths) == 1):
             continue
         names = find_missing(numbered.paths, limit)
@@ -276,7 +266,7 @@ def _check_missing_shards(result: DatasetResult) -> Iterator[Finding]:
     source=_NAMES,
 )
 def _check_totals(result: DatasetResult) -> Iterator[Finding]:
-    for numbered in _numbered_sets(result):
+    for numbered in _group_numbered_sets(result):
         if len(numbered.totals) > 1:
             examples = ", ".join(f"{name} (of {total})" for total, name in numbered.totals.items())
             message = f"the folder contains shards of several sets: {examples}"
@@ -340,7 +330,8 @@ def _check_same_label_map(result: DatasetResult) -> Iterator[Finding]:
 
 @dataset_rule(
     "SET005 warning: shard without records",
-    why="This is allowed if there are more shards than images, but usually an export failed.",
+    why="This is allowed if there are more shards than images, but usually means that an export "
+    "failed.",
     fix="Write fewer shards, or find out why this one is empty.",
     source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
 )

@@ -27,15 +27,15 @@ HONEYPOTS = " (honeypots get the boxes of the ground truth)"
 _ALL = "all shards"
 
 
-def _frames(result: DatasetResult) -> Sequence[Frame]:
+def _get_frames(result: DatasetResult) -> Sequence[Frame]:
     return (result.task.frames if result.task else None) or ()
 
 
-def _attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
+def _find_attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
     """Yield the records that match a frame, with the frame."""
     for attachment in result.attachments:
         if attachment.frame_index is not None:
-            yield attachment, _frames(result)[attachment.frame_index]
+            yield attachment, _get_frames(result)[attachment.frame_index]
 
 
 @dataset_rule(
@@ -88,19 +88,16 @@ def _check_frame(result: DatasetResult) -> Iterator[Finding]:
     for attachment in result.attachments:
         row = attachment.row
         if attachment.frame_index is None and row.filename:
-            hint = (
-                f"; the nearest is {attachment.similar_name!r:.81}"
-                if attachment.similar_name
-                else ""
-            )
+            similar = attachment.similar_name
+            hint = f"; the nearest is {similar!r:.81}" if similar else ""
             message = f"image {row.filename!r:.81} matches no frame of the task{hint}"
-            yield _name_finding(result, attachment, message)
+            yield _report_name(result, attachment, message)
         elif attachment.frame_index is None:
             message = "the record has no file name, so it matches no frame"
             yield Finding(message, result.profile.key_for(keys.FILENAME)).at(row.location)
 
 
-def _name_finding(result: DatasetResult, attachment: Attachment, message: str) -> Finding:
+def _report_name(result: DatasetResult, attachment: Attachment, message: str) -> Finding:
     key, row = result.profile.key_for(keys.FILENAME), attachment.row
     return Finding(message, key, row.filename).at(row.location)
 
@@ -114,13 +111,13 @@ def _name_finding(result: DatasetResult, attachment: Attachment, message: str) -
 )
 def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
     """Report names that CVAT matches by number or, in a video, by the digits after 6 letters."""
-    for attachment, frame in _attached(result):
+    for attachment, frame in _find_attached(result):
         if attachment.matched_by.value != "name":
             is_digits = attachment.matched_by.value == "digits"
             reason = " because of the digits after its sixth letter" if is_digits else ""
             message = f"no frame has the name of image {attachment.row.filename!r:.81}, which is "
             message += f"attached to frame {frame.number}, {frame.name!r:.81}{reason}"
-            yield _name_finding(result, attachment, message)
+            yield _report_name(result, attachment, message)
 
 
 @dataset_rule(
@@ -131,7 +128,7 @@ def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
     source=f"{_BINDINGS}, import_dm_annotations",
 )
 def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
-    for attachment, frame in _attached(result):
+    for attachment, frame in _find_attached(result):
         row = attachment.row
         size, frame_size = (row.height, row.width), (frame.height, frame.width)
         if None in (*size, *frame_size) or size == frame_size:
@@ -152,7 +149,7 @@ def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
 def _check_bare_frames(result: DatasetResult) -> Iterator[Finding]:
-    frames = _frames(result)
+    frames = _get_frames(result)
     boxes = {attachment.frame_index: 0 for attachment in result.attachments}
     for attachment in result.attachments:
         boxes[attachment.frame_index] += attachment.row.boxes
@@ -174,14 +171,14 @@ def _check_bare_frames(result: DatasetResult) -> Iterator[Finding]:
     source=f"{_BINDINGS}, match_dm_item",
 )
 def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
-    for attachment, frame in _attached(result):
+    for attachment, frame in _find_attached(result):
         earlier = attachment.earlier
         if earlier is not None:
             record = "" if earlier.record is None else f"record {earlier.record}"
             location = ", ".join(filter(None, (earlier.shard, record)))
             message = f"image {attachment.row.filename!r:.81} matches frame {frame.name!r:.81}, as "
             message += f"does {earlier.item!r:.81}" + (f" ({location})" if location else "")
-            yield _name_finding(result, attachment, message)
+            yield _report_name(result, attachment, message)
 
 
 @dataset_rule(
@@ -194,8 +191,7 @@ def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
 def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
     source = result.task.without_frames if result.task else None
     if source is not None:
-        message = f"{source} has no frame names, so images were not compared with the task"
-        yield Finding(message=message)
+        yield Finding(f"{source} has no frame names, so images were not compared with the task")
 
 
 @dataset_rule(
@@ -225,15 +221,15 @@ def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
 def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:
     """Report annotated frames without a record; a record without boxes empties one on purpose."""
     task = result.task
-    recorded = {frame.number for _, frame in _attached(result)}
+    recorded = {frame.number for _, frame in _find_attached(result)}
     if task is None or not (recorded if task.job_frames is None else recorded & task.job_frames):
         return
     emptied = task.annotated - recorded
     # CVAT's placeholders share the names of validation frames, but never have a record.
-    recorded_names = {frame.name for _, frame in _attached(result)}
+    recorded_names = {frame.name for _, frame in _find_attached(result)}
     names = [
         frame.name
-        for frame in _frames(result)
+        for frame in _get_frames(result)
         if frame.number in emptied and frame.name not in recorded_names
     ]
     if names:
@@ -280,11 +276,9 @@ def _check_replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
     has_masks = any(result.profile.key_for(keys.MASK) in shard.keys for shard in result.shards)
     hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
     if hidden:
-        message = (
-            f"frames whose annotations are lost, because no shard has them: {format_counts(hidden)}"
-        )
+        message = f"annotations of frames are lost, as no shard has them: {format_counts(hidden)}"
         message += HONEYPOTS if "honeypots" in hidden else ""
         yield Finding(message, value=hidden.total())
     if outlines:
         message = f"shapes become rectangles: {format_counts(outlines)}"
-        yield Finding(message=message, value=outlines.total())
+        yield Finding(message, value=outlines.total())

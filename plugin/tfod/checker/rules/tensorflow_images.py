@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tfod.detection.images.image import ImageHeader
 
 
-def obstacle_to_decoding(header: ImageHeader) -> str:
+def find_decoding_obstacle(header: ImageHeader) -> str:
     """Return the reason why TensorFlow cannot use an image, with the op that fails, or ''."""
     return _OBSTACLES[header.format](header)
 
@@ -25,7 +25,7 @@ _MAX_JPEG_SAMPLES = _MAX_PNG_PIXELS = 1 << 29
 _MAX_BMP_PIXELS = ((1 << 31) - 1) // 8
 
 
-def _jpeg_obstacle(header: ImageHeader) -> str:
+def _find_jpeg_obstacle(header: ImageHeader) -> str:
     # Grayscale, color, CMYK and YCCK all decode, whether baseline, progressive or arithmetic.
     fails = "tf.io.decode_jpeg fails ('jpeg::Uncompress failed')"
     height, width = header.height, header.width
@@ -44,7 +44,7 @@ def _jpeg_obstacle(header: ImageHeader) -> str:
     return ""
 
 
-def _png_obstacle(header: ImageHeader) -> str:
+def _find_png_obstacle(header: ImageHeader) -> str:
     # All bit depths and color types decode; an animated PNG decodes to its first frame.
     height, width = header.height, header.width
     if "apple" in header.note:
@@ -56,7 +56,7 @@ def _png_obstacle(header: ImageHeader) -> str:
     return ""
 
 
-def _bmp_obstacle(header: ImageHeader) -> str:
+def _find_bmp_obstacle(header: ImageHeader) -> str:
     # Uncompressed pixels of 8, 24 and 32 bits decode, if the file has exactly the expected size.
     notes = header.note.split()
     fails = "tf.io.decode_image fails"
@@ -74,7 +74,7 @@ def _bmp_obstacle(header: ImageHeader) -> str:
     return ""
 
 
-def _webp_obstacle(header: ImageHeader) -> str:
+def _find_webp_obstacle(header: ImageHeader) -> str:
     if "animated" in header.note or header.channels == 4:
         return "the WebP has an alpha channel or is animated, tf.io.decode_image(channels=3) fails"
     # Tested with TensorFlow 2.21; the first release with WebP is unknown.
@@ -85,13 +85,13 @@ def _webp_obstacle(header: ImageHeader) -> str:
 
 
 _OBSTACLES: dict[str, Callable[[ImageHeader], str]] = {
-    "jpeg": _jpeg_obstacle,
-    "png": _png_obstacle,
-    "bmp": _bmp_obstacle,
+    "jpeg": _find_jpeg_obstacle,
+    "png": _find_png_obstacle,
+    "bmp": _find_bmp_obstacle,
     "gif": lambda _: (
         "tf.io.decode_image returns frames x height x width x 3 for a GIF, but the TF Object "
         "Detection API needs height x width x 3"
     ),
-    "webp": _webp_obstacle,
+    "webp": _find_webp_obstacle,
     "tiff": lambda _: "tf.io.decode_image does not support TIFF ('Unknown image file format')",
 }

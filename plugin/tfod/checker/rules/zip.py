@@ -16,10 +16,10 @@ from tfod.sources.format_recognition import (
 )
 from tfod.sources.other_tools import find_other_tool
 from tfod.sources.resolved import Zip
-from tfod.tfrecord.shard_sets.search import is_hidden, shards_in_zip
+from tfod.tfrecord.shard_sets.search import find_zip_shards, is_hidden
 from tfod.tfrecord.storage.archive import ZipFault
-from tfod.tfrecord.storage.urls import name_of
-from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, printable
+from tfod.tfrecord.storage.urls import get_name
+from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, to_printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
 _MAKE_AGAIN = "pack the folder again with an ordinary zip program"
@@ -37,15 +37,15 @@ def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str)
 
     @dataset_rule(heading, why=why, fix=fix, source=source, cases=_CASES)
     def check_fault(result: DatasetResult) -> Iterator[Finding]:
-        return _fault_findings(result, fault)
+        return _report_faults(result, fault)
 
 
-def _fault_findings(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
+def _report_faults(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]:
     for archive in result.dataset.zips:
         content = archive.content
         problems = [problem for problem in content.problems if problem.fault is fault]
-        shards = shards_in_zip(content) if problems and content.refused else ()
-        lost = {path: id(content.refused[path]) for path in shards if path in content.refused}
+        shards = find_zip_shards(content) if problems and content.rejected else ()
+        lost = {path: id(content.rejected[path]) for path in shards if path in content.rejected}
         for problem in problems:
             entry = problem.entry
             is_name = fault is ZipFault.OUTSIDE and entry is not None
@@ -54,7 +54,7 @@ def _fault_findings(result: DatasetResult, fault: ZipFault) -> Iterator[Finding]
             yield Finding(
                 message=problem.cause,
                 shard=archive.display_name(entry),
-                value=printable(entry.name) if entry and is_name else None,
+                value=to_printable(entry.name) if entry and is_name else None,
                 case="" if stops else READ,
             )
 
@@ -114,7 +114,7 @@ _zip_rule(
 )
 def _check_entries(result: DatasetResult) -> Iterator[Finding]:
     """Report entries that do not unpack to the size and the CRC-32 in the directory."""
-    yield from _fault_findings(result, ZipFault.DAMAGED)
+    yield from _report_faults(result, ZipFault.DAMAGED)
     for shard in result.shards:
         if shard.damage:
             case = READ if shard.is_whole else ""
@@ -150,7 +150,7 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
         message = f"none of its {files} is a TFRecord shard"
         menus = [FORMATS[name].cvat_title for name in recognized.names]
         is_local = archive.name == archive.path  # otherwise it is an upload or a URL
-        name = archive.name if is_local else name_of(archive.name)
+        name = archive.name if is_local else get_name(archive.name)
         if title:
             message = f"the zip contains {title} annotations, not TFRecord"
             fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."
@@ -161,7 +161,7 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
             title, menus = tool.title, [tool.cvat_title]
             message = f"the zip contains {title}, not TFRecord"
             fix = f"For shards: {tool.suggest_next_step(name, listed)}"
-        elif nested := _nested(archive):
+        elif nested := _find_nested(archive):
             message = f"the zip contains no shard, only the archive {nested[0].shown}"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
         elif not archive.content.entries:
@@ -179,12 +179,12 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
 )
 def _check_nested_archives(result: DatasetResult) -> Iterator[Finding]:
     for archive in result.dataset.zips:
-        for entry in _nested(archive):
+        for entry in _find_nested(archive):
             message = "this file is an archive, which was not opened"
             yield Finding(message=message, shard=archive.display_name(entry))
 
 
-def _nested(archive: Zip) -> list[ZipEntry]:
+def _find_nested(archive: Zip) -> list[ZipEntry]:
     return [
         entry
         for entry in archive.other_entries

@@ -1,9 +1,7 @@
 """Login and requests to a CVAT server with cvat-sdk, and its errors as one line.
 
-Environment variables, partly the same as for cvat-cli, select the server and the user.
-``CVAT_HOST`` is the address of the server. ``CVAT_ACCESS_TOKEN`` logs in, or else ``CVAT_USER`` (or
-``USER``) and the password in ``PASS``, with a prompt if it is not set. ``CVAT_ORGANIZATION`` is the
-short name of an organization. OpenSSL reads the server's own certificate from ``SSL_CERT_FILE``.
+Environment variables, partly the same as for cvat-cli, select the server and the user; see
+``docs/cvat.md``. OpenSSL reads the server's own certificate from ``SSL_CERT_FILE``.
 
 Responses are read as plain JSON where possible: the models of cvat-sdk belong to one version of the
 server, reject the responses of other versions, and are slow if a task has many shapes.
@@ -33,7 +31,7 @@ HOST_VARIABLE, DEFAULT_HOST = "CVAT_HOST", "http://localhost"
 TOKEN_VARIABLE = "CVAT_ACCESS_TOKEN"
 ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
 _USER_VARIABLE, _PASSWORD_VARIABLE = "CVAT_USER", "PASS"
-_OLDEST = (2, 40)
+_MIN_VERSION = (2, 40)
 _FLAT = "2d"
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two parts of a response
 _PAUSE = 1.0  # seconds between two requests for the status
@@ -41,9 +39,8 @@ _LOCAL = {"location": "local", "use_default_location": "false"}
 """Parameters to bypass the cloud storage that can be a task's default."""
 _MAX_TEXT = 500
 _CLASS_OF_ERROR = re.compile(r"\A(?:\w+\.)+\w+: ")
-_OBJECT = re.compile(
-    r"\A<?[\w.]+\(?[^>]*>: "
-)  # messages of urllib3 begin with the repr of an object
+# Messages of urllib3 begin with the repr of an object.
+_OBJECT = re.compile(r"\A<?[\w.]+\(?[^>]*>: ")
 
 
 class ServerError(TfodError):
@@ -68,7 +65,7 @@ class Target:
     number: int
 
     @classmethod
-    def typed(cls, kind: str, number: str) -> Target:
+    def parse(cls, kind: str, number: str) -> Target:
         """Parse the values of ``--cvat KIND ID``, or raise TfodError."""
         if kind not in KINDS or not number.isascii() or not number.isdigit():
             raise TfodError(f"--cvat {kind} {number}: pass {', '.join(KINDS)}, then its number")
@@ -134,11 +131,7 @@ class Server:
             return items
 
     def retrieve(self, target: Target) -> dict[str, Any]:
-        """Return the description of a task, a job or a project.
-
-        Raises:
-            TfodError: the target does not exist, or has no images.
-        """
+        """Return the description of a target, or raise TfodError if it is missing or empty."""
         try:
             about = self.get(target.path)
         except ServerError as error:
@@ -181,11 +174,9 @@ class Server:
             downloader.download_file(url, Path(path), pbar=_make_progress_bar())
 
     def upload(self, target: Target, path: str, format_name: str, append: bool) -> None:
-        """Upload a file, and wait until the server has imported it, in one transaction.
+        """Upload a file and wait until the server has imported it, or raise TfodError.
 
-        Raises:
-            TfodError: the import failed, or the connection. The server continues an import after a
-                complete upload, even if the connection fails.
+        The server continues the import after a complete upload, even if the connection fails.
         """
         from cvat_sdk.core.uploading import AnnotationUploader, DatasetUploader
 
@@ -275,11 +266,7 @@ def describe_pending_import(server: Server, target: Target) -> str:
 
 @contextmanager
 def connect(url: str | None = None) -> Iterator[Server]:
-    """Log in to the server at ``url``, or else to the one that the environment selects.
-
-    Raises:
-        TfodError: cvat-sdk is not installed, the address is invalid, or the login failed.
-    """
+    """Log in to the server at ``url``, or to the one in the environment, or raise TfodError."""
     try:
         from cvat_sdk.core import client as sdk
     except ImportError:
@@ -298,7 +285,7 @@ def connect(url: str | None = None) -> Iterator[Server]:
         server = Server(client)
         about = server.get("/api/server/about")  # needs no login
         server.version = str(about.get("version", "")) if isinstance(about, dict) else ""
-        if server.version_numbers is not None and server.version_numbers < _OLDEST:
+        if server.version_numbers is not None and server.version_numbers < _MIN_VERSION:
             raise TfodError(
                 f"{server.host} runs CVAT {server.version}; tfod cvat needs 2.40 or later. Upgrade "
                 "it, or use TFRecord 1.0 in its own menus (docs/cvat-install.md)"

@@ -33,13 +33,10 @@ def convert_export(
     hidden: Mapping[str, int] = _NO_FRAMES,
     tracks: int = 0,
 ) -> ExportResult:
-    """Convert the server's zip to a zip of shards, which is written completely or not at all.
+    """Convert the server's zip to a zip of shards, completely, or raise TfodError.
 
     ``hidden`` counts frames that are not in the server's export. ``tracks`` is the number of tracks
     that the server exported as shapes.
-
-    Raises:
-        TfodError: the source is invalid, or the zip cannot be written.
     """
     folder, name = os.path.split(os.path.abspath(out))
     with (

@@ -37,10 +37,10 @@ _APPEND_SINCE = (2, 65)
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of an import.
+    """Options of an import; ``label_map`` is a path or a name, and replaces the one in the zip.
 
-    ``force`` also deletes annotations that no record can restore. ``label_map`` is a path or a
-    name, and replaces the label map in the zip. ``skips_others`` ignores images without a frame.
+    ``force`` also deletes annotations that no record can restore. ``skips_others`` ignores images
+    without a frame.
     """
 
     path: str
@@ -56,10 +56,8 @@ def import_zip(
 ) -> bool:
     """Import a zip into a task or a job, or as new tasks of a project.
 
-    ``tell`` is called with the report and the changes, ``warn`` with losses.
-
-    Returns:
-        False if the check found errors; the server was not changed, and ``tell`` got the report.
+    ``tell`` is called with the report and the changes, ``warn`` with losses. The result is False if
+    the check found errors; in this case the server was not changed.
     """
     is_project = target.kind == PROJECT
     if options.append and is_project:
@@ -136,7 +134,6 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
 def _prepare_annotations(
     live: LiveTask, options: ImportOptions, path: str, tell: Print, warn: Print
 ) -> None:
-    """Write CVAT's own XML, zipped, and print the changes."""
     changes = Changes(live.annotations, options.append)
     builder = ShapeBuilder(live.labels)
     with (
@@ -179,7 +176,7 @@ def _convert(
         height, width = frame.height or detection.height, frame.width or detection.width
         if not height or not width:
             raise TfodError(f"{record.location}: neither the record nor its frame has a size")
-        shapes, tags = builder.shapes(record, (height, width)), builder.tags(record)
+        shapes, tags = builder.make_shapes(record, (height, width)), builder.make_tags(record)
         changes.compare(frame.number, [*shapes, *tags])
         number = live.first + frame.number * live.step
         attributes = {"id": number, "name": frame.name}
@@ -190,7 +187,6 @@ def _convert(
 def _prepare_dataset(
     live: LiveTask, options: ImportOptions, path: str, tell: Print, warn: Print
 ) -> None:
-    """Write a dataset with its images, zipped, and print the new tasks."""
     builder = ShapeBuilder(live.labels or None, new_attributes=True, by_datumaro=True)
     records, images = read_zip(options.path, options.label_map), NewImages()
     maps = [] if live.labels else read_label_maps(options.path, options.label_map)

@@ -43,11 +43,7 @@ class ServerAnnotations:
     def from_api(
         cls, annotations: Any, names: Mapping[int, str], frames: Iterable[int]
     ) -> ServerAnnotations:
-        """Create them from JSON of the server's API.
-
-        ``names`` maps ids to classes; ``frames`` are the numbers of frames that can have
-        annotations.
-        """
+        """Create them from JSON of the server's API, on frames with the given numbers."""
         result, numbers = cls(), sorted(frames)
         for shape in annotations["shapes"]:
             result.frames.add(shape["frame"])
@@ -178,10 +174,7 @@ def _fetch_other_frames(server: Server, job: Any, in_job: Mapping[int, Frame]) -
 def _fetch_frames(
     server: Server, target: Target, about: Any
 ) -> tuple[dict[int, Frame], set[int], int, int]:
-    """Fetch the frames of a task or a job, by their number in the task.
-
-    Also return the numbers of deleted frames, and ``first`` and ``step`` of LiveTask.
-    """
+    """Fetch frames by their number in the task, deleted frames, and LiveTask's first and step."""
     meta = server.get(f"{target.path}/data/meta")
     key, _, value = (meta.get("frame_filter") or "").partition("=")
     step = max(1, int(value)) if key.strip() == "step" else 1
@@ -246,10 +239,7 @@ class Changes:
 
 
 def _make_key(annotation: CvatShape | CvatTag) -> _Key:
-    """Return the key of a shape or a tag, with corners in whole pixels.
-
-    Rounding to hundredths first removes differences that come from a shard's float32 numbers.
-    """
+    """Return the key of a shape or a tag, with corners in whole pixels."""
     if isinstance(annotation, CvatTag):
         return annotation.label, "tag", ()
     prefix = "rotated " if annotation.kind == BOX and annotation.rotation else ""

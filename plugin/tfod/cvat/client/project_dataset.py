@@ -23,7 +23,7 @@ from tfod.cvat.records import (
     NewImages,
     ShapeBuilder,
     ZipRecord,
-    datumaro_attributes,
+    make_datumaro_attributes,
     require_storable,
 )
 from tfod.detection.images.mask_images import run_lengths
@@ -54,13 +54,10 @@ def write_dataset(
     images: NewImages,
     path: str,
 ) -> dict[str, tuple[int, int]]:
-    """Write a zip with the images and ``annotations/<subset>.json``.
+    """Write a zip with the images and ``annotations/<subset>.json``, or raise TfodError.
 
     Returns the numbers of images and objects of each subset. ``builder`` counts losses, ``images``
     lists changed names. Classes without a label become new labels.
-
-    Raises:
-        TfodError: a record has no image, or a name is too long for CVAT.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
     numbers.update({name: numbers[name] for name in labels})
@@ -75,7 +72,7 @@ def write_dataset(
                 subsets[subset] = _Subset(stream)
             name = image.item_id + image.extension
             archive.writestr(f"images/{subset}/{name}", image.encoded)
-            shapes = builder.shapes(record, image.size)
+            shapes = builder.make_shapes(record, image.size)
             tags = (
                 {
                     "id": 0,
@@ -84,12 +81,15 @@ def write_dataset(
                     "group": 0,
                     "label_id": numbers[tag.label],
                 }
-                for tag in builder.tags(record)
+                for tag in builder.make_tags(record)
             )
             item = {
                 "id": image.item_id,
                 "annotations": [
-                    *(_annotation(shape, i, numbers, image.size) for i, shape in enumerate(shapes)),
+                    *(
+                        _make_annotation(shape, i, numbers, image.size)
+                        for i, shape in enumerate(shapes)
+                    ),
                     *tags,
                 ],
                 "attr": {},
@@ -111,12 +111,12 @@ def write_dataset(
     return {name: (subset.images, subset.objects) for name, subset in subsets.items()}
 
 
-def _annotation(
+def _make_annotation(
     shape: CvatShape, number: int, labels: Mapping[str, int], size: tuple[int, int]
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "id": number,
-        "attributes": datumaro_attributes(shape),
+        "attributes": make_datumaro_attributes(shape),
         "group": shape.group,
         "label_id": labels[shape.label],
         "z_order": shape.z_order,
@@ -127,12 +127,12 @@ def _annotation(
         return {**fields, "type": "points", "points": shape.points, "visibility": visible}
     if shape.kind == MASK:
         mask = decode_runs(shape.runs, shape.extent, size)
-        counts = compressed_runs(run_lengths(mask.ravel(order="F")))
+        counts = compress_runs(run_lengths(mask.ravel(order="F")))
         return {**fields, "type": "mask", "rle": {"counts": counts, "size": list(size)}}
     return {**fields, "type": "bbox", "bbox": [left, top, right - left, bottom - top]}
 
 
-def compressed_runs(runs: Iterable[int]) -> str:
+def compress_runs(runs: Iterable[int]) -> str:
     """Encode lengths of column-wise runs as COCO's text.
 
     From the fourth on, each number is the difference from the number two before it. Numbers are

@@ -43,11 +43,7 @@ class Instance:
 
 
 def option(name: str, *choices: str) -> str:
-    """Return the value of an environment variable, by default the first choice.
-
-    Raises:
-        TfodError: the value is not one of the choices.
-    """
+    """Return the value of an environment variable, by default the first of the choices."""
     value = os.environ.get(name) or choices[0]
     if value not in choices:
         raise TfodError(f"{name} is {value!r}; set it to {' or '.join(choices)} on the server")

@@ -28,14 +28,8 @@ def export_zip(
     """Write ``<subset>.tfrecord`` files and ``label_map.pbtxt`` into a zip.
 
     Only one frame is in memory at a time. Annotations that the format cannot store are counted, in
-    a text file in the zip and in one line of the log.
-
-    Args:
-        dst_file: path or open file of the zip.
-        temp_dir: an empty folder for the shards.
-        instance_data: CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
-        save_images: whether to store the images in the shards.
-        save_masks: whether to write an instance mask for each object.
+    a text file in the zip and in one line of the log. ``temp_dir`` is an empty folder,
+    ``instance_data`` CVAT's ``TaskData``, ``JobData`` or ``ProjectData``.
 
     Raises:
         CvatExportError: a frame or file cannot be written. CVAT before 2.41 does not have this
@@ -58,7 +52,7 @@ def export_zip(
             result = _write(extractor, temp_dir, instance_data, options)
         make_zip_archive(temp_dir, dst_file)
     except (TfodError, errors.DatumaroError, OSError) as error:
-        raise error_class(_message(error, temp_dir)) from error
+        raise error_class(_format_message(error, temp_dir)) from error
     _log.info("TFRecord: %s", result.summary())
     if result.notes:
         _log.warning("TFRecord: %s", "; ".join(result.notes))
@@ -90,8 +84,7 @@ def _write(extractor: Any, folder: str, instance_data: Any, options: ExportOptio
         return shards.finish(count_hidden(instance_data))
 
 
-def _message(error: Exception, temp_dir: str) -> str:
-    """Return the message without the server's paths."""
+def _format_message(error: Exception, temp_dir: str) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:

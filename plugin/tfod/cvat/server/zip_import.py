@@ -19,7 +19,7 @@ from tfod.cvat.records import (
     NewImages,
     ShapeBuilder,
     ZipRecord,
-    datumaro_attributes,
+    make_datumaro_attributes,
     match_frames,
     read_label_maps,
     read_zip,
@@ -88,18 +88,14 @@ def import_zip(
         if isinstance(error, OSError):
             _log.exception("TFRecord: a zip could not be unpacked")
         # Some servers (2.15) show the traceback of a project's import to users: keep it short.
-        raise CvatImportError(_message(error, path)) from None
+        raise CvatImportError(_format_message(error, path)) from None
     if load_data_callback is not None:
         load_data_callback(dataset, instance_data)
     import_dm_annotations(dataset, instance_data)
 
 
 def require_valid_upload(path: str, instance: Instance) -> None:
-    """Check an uploaded zip against the target of its import.
-
-    Raises:
-        RefusedError: the zip cannot be imported; the message is one line with cause and fix.
-    """
+    """Check an uploaded zip against the target of its import, or raise RefusedError."""
     # is_zipfile accepts zips that begin with a program, such as self-extracting ones.
     if not is_zip(path) and not is_zipfile(path):
         raise RefusedError(
@@ -152,7 +148,7 @@ class _Converter:
             detection = record.detection
             size = frame.height or detection.height or 0, frame.width or detection.width or 0
             name = f"{mark}{frame.number} {safe_relative_path(detection.filename or '')}"
-            annotations = self._annotations(record, size)
+            annotations = self._make_annotations(record, size)
             attributes = {_FRAME: frame.number}
             media = _make_empty_image(size)  # CVAT requires its extension
             items.append(make_item(name, _SUBSET, media, annotations, attributes))
@@ -165,7 +161,7 @@ class _Converter:
         if self._instance.task.labels is None:  # CVAT creates all labels of the label map
             for label_map in read_label_maps(self._path):
                 for item in label_map.items:
-                    self._label(item.class_name)
+                    self._get_label_index(item.class_name)
         images, items = NewImages(), []
         for record in read_zip(self._path):
             require_storable("subset", record.subset, "rename its shard")
@@ -177,7 +173,7 @@ class _Converter:
                     id=image.item_id,
                     subset=record.subset,
                     media=compat.image_from_file(file, image.size),
-                    annotations=self._annotations(record, image.size),
+                    annotations=self._make_annotations(record, image.size),
                 )
             )
         for sentence in images.sentences():
@@ -195,17 +191,17 @@ class _Converter:
         # CVAT rejects a dataset with a label that the project does not have, even an unused one.
         return Dataset.from_iterable(items, categories=[*self._labels], media_type=compat.Image)
 
-    def _label(self, name: str) -> int:
+    def _get_label_index(self, name: str) -> int:
         if self._instance.task.labels is None:
             require_storable("class", name, "give it another name")
         return self._labels.setdefault(name, len(self._labels))
 
-    def _annotations(self, record: ZipRecord, size: tuple[int, int]) -> list[Any]:
+    def _make_annotations(self, record: ZipRecord, size: tuple[int, int]) -> list[Any]:
         tags = [
-            annotation.Label(self._label(tag.label), attributes=dict(tag.attributes))
-            for tag in self._builder.tags(record)
+            annotation.Label(self._get_label_index(tag.label), attributes=dict(tag.attributes))
+            for tag in self._builder.make_tags(record)
         ]
-        shapes = self._builder.shapes(record, size)
+        shapes = self._builder.make_shapes(record, size)
         group = 1 + max((shape.group for shape in shapes), default=0)
         converted = (
             self._convert(shape, size, group + number) for number, shape in enumerate(shapes)
@@ -218,8 +214,8 @@ class _Converter:
         A mask with parts that are too thin for a polygon, or with too many parts, stays a mask.
         """
         fields = {
-            "label": self._label(shape.label),
-            "attributes": datumaro_attributes(shape),
+            "label": self._get_label_index(shape.label),
+            "attributes": make_datumaro_attributes(shape),
             "group": shape.group,
             "z_order": shape.z_order,
         }
@@ -270,8 +266,7 @@ def _write_image(path: str, image: NewImage) -> None:
         ) from None
 
 
-def _message(error: Exception, path: str) -> str:
-    """Return the message as one line, without the server's paths."""
+def _format_message(error: Exception, path: str) -> str:
     if isinstance(error, RefusedError):
         return str(error)
     if isinstance(error, OSError):

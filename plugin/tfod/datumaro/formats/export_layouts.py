@@ -15,7 +15,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import format_labels
 from tfod.formats.layouts.roboflow import DEFAULT_NAME, get_subset_folder, make_text_files
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
-from tfod.tfrecord.shard_sets.search import shards_by_subset
+from tfod.tfrecord.shard_sets.search import find_subsets
 from tfod.tfrecord.shard_sets.shard_names import (
     EXTENSION,
     RECIPE_RECORDS,
@@ -38,10 +38,9 @@ class Layout:
         self._options = options
 
     def locate(self, subset: str, written: Iterable[str]) -> tuple[str, str]:
-        """Return the folder of a subset's shards, and the prefix of their names.
+        """Return the folder of a subset's shards and the prefix of their names.
 
-        Raises:
-            TfodError: one of ``written``, the subsets that are written already, has this folder.
+        Raises TfodError if a subset of ``written``, which are written already, has this folder.
         """
         return self.folder, subset
 
@@ -60,11 +59,8 @@ class Layout:
         return {LABEL_MAP_FILE: label_map.to_text()}
 
     def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        """Return absolute paths of existing shards in this layout, by subset.
-
-        Further subsets in the same folder are included.
-        """
-        return shards_by_subset(os.path.abspath(self.folder), self.EXTENSION)
+        """Return absolute paths of existing shards in this layout, by subset."""
+        return find_subsets(os.path.abspath(self.folder), self.EXTENSION)
 
 
 class LabelsLayout(Layout):
@@ -115,6 +111,6 @@ class RoboflowLayout(Layout):
             subset: os.path.join(self.folder, get_subset_folder(subset)) for subset in subsets
         }
         return {
-            subset: shards_by_subset(os.path.abspath(folder), self.EXTENSION).get(self._name, [])
+            subset: find_subsets(os.path.abspath(folder), self.EXTENSION).get(self._name, [])
             for subset, folder in folders.items()
         }

@@ -19,10 +19,7 @@ ROBOFLOW = "roboflow"
 
 @dataclass(frozen=True)
 class _Option:
-    """An option's help, the function that parses its value, and its allowed values.
-
-    ``flag`` is its name on the command line, if that differs.
-    """
+    """An option; ``flag`` is its name on the command line, if that differs."""
 
     help: str
     parse: Callable[[Any], Any] = str
@@ -73,11 +70,7 @@ class ExportOptions:
 
     @classmethod
     def take(cls, names: Iterable[str], options: dict[str, Any]) -> ExportOptions:
-        """Remove the named options from ``options``, and return them parsed.
-
-        Raises:
-            OptionError: an option is invalid, or excludes another one.
-        """
+        """Remove the named options from ``options`` and parse them, or raise OptionError."""
         values = {
             name: _parse(name, value)
             for name in names

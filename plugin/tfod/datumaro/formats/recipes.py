@@ -140,7 +140,7 @@ class ImageClassificationBase(TfDetectionApiBase):
     def _has_format(self, detections: Detections) -> np.ndarray:
         return np.full(len(detections), self._field_mapping is not None)
 
-    def _format_error(self, example: Example) -> TfodError:
+    def _make_format_error(self, example: Example) -> TfodError:
         names = ", ".join(sorted(example)[:6]) or "no features"
         return ShardError(
             f"is not a classification shard: record {example.record.number} contains {names}; "

@@ -38,9 +38,6 @@ class TfDetectionApiExporter(ShardExporter):
 
     In the layout ``roboflow`` each subset has a folder with the shard and its label map. Records
     have Roboflow's eleven keys, and ids count from 1 in alphabetical order.
-
-    Raises:
-        DatasetExportError: the export failed; existing files are unchanged.
     """
 
     NAME = "tf_detection_api"
@@ -113,10 +110,7 @@ class TfDetectionApiExporter(ShardExporter):
         return image.rotate(detection)
 
     def _take_source_id(self, attributes: dict[str, Any], filename: str) -> str | None:
-        """Remove the source id from an image's attributes, and return it or a number instead.
-
-        If it is replaced by a number, the original id becomes an attribute.
-        """
+        """Remove the source id from attributes; return it, or a number instead."""
         value = _get_id(attributes)
         attributes.pop("source_id" if "source_id" in attributes else "id", None)
         source_id = None if value in (None, _NO_ID) else str(value)
@@ -128,10 +122,7 @@ class TfDetectionApiExporter(ShardExporter):
         return numbers.next()
 
     def _take_classes(self, attributes: dict[str, Any], filename: str) -> dict[str, list[int]]:
-        """Remove attributes with their own keys, and return those that are lists of classes.
-
-        Attributes that the format cannot store are removed too, and counted.
-        """
+        """Remove unsupported attributes, and those with their own keys; return lists of classes."""
         if attributes.get("filename") == filename:
             del attributes["filename"]
         image_attributes = {
@@ -154,7 +145,6 @@ class TfDetectionApiExporter(ShardExporter):
 
 
 def _count_lost(detection: Detection, lost: Counter[str]) -> None:
-    """Count the fields of a detection that Roboflow's records do not have."""
     for name, values in detection.attributes.items():
         lost[name] += sum(value not in EMPTY_VALUES for value in values)
     if detection.keypoints is not None:

@@ -129,7 +129,8 @@ def _build(
     problems.annotated += len(frame.shapes)
     frame = _select_boxes(frame, location, builder)
     if options.label_map is not None:
-        for label in (*(x.label for x in frame.shapes), *(tag.label for tag in frame.tags)):
+        labels = [shape.label for shape in frame.shapes] + [tag.label for tag in frame.tags]
+        for label in labels:
             builder.classes.get_id(label, location)
     detection = detection_builder.build(frame)
     detection = detection_builder.complete(detection, image.data if image else None)
@@ -152,7 +153,7 @@ def _select_boxes(frame: CvatImage, location: str, builder: DatasetBuilder) -> C
     extents = [frame.shapes[row].extent for row in rows]
     locations = [f"{location}, box {number}" for number, _ in enumerate(rows, 1)]
     boxes, kept = select_writable_boxes(extents, size, locations, builder.options, problems)
-    new_extents = {rows[index]: tuple(x) for index, x in zip(kept, boxes.tolist(), strict=True)}
+    new_extents = {rows[index]: tuple(box) for index, box in zip(kept, boxes.tolist(), strict=True)}
     shapes = tuple(
         replace(shape, extent=new_extents[row]) if row in new_extents else shape
         for row, shape in enumerate(frame.shapes)

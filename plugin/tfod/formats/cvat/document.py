@@ -229,7 +229,9 @@ def _read_shape(element: Any) -> CvatShape:
 
 
 def _read_attributes(element: Any) -> Attributes:
-    return tuple((x.get("name") or "", x.text or "") for x in element.iterfind("attribute"))
+    return tuple(
+        (child.get("name") or "", child.text or "") for child in element.iterfind("attribute")
+    )
 
 
 def _parse_int(text: str | None) -> int | None:

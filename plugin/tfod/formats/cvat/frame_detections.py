@@ -248,7 +248,6 @@ class DetectionBuilder:
         return {name: [values.get(name) for values in rows] for name in names}
 
     def _parse_values(self, label: str, attributes: Attributes) -> dict[str, AttributeValue]:
-        """Convert the texts of attributes according to their input types."""
         values: dict[str, AttributeValue] = dict(attributes)
         for name, text in attributes:
             input_type = self._input_types.get((label, name), "")

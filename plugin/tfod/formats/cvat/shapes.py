@@ -191,13 +191,11 @@ def make_shape(
     else:
         left, top, right, bottom = _round(points, decimals)
         extent = left, top, right, bottom
-    can_rotate = kind in ("rectangle", "ellipse")
+    is_rotated = kind in ("rectangle", "ellipse") and parse_degrees(rotation)
     return CvatShape(
         kind=KINDS[kind],
         extent=extent,
-        rotation=round(float(rotation), decimals)
-        if can_rotate and parse_degrees(rotation)
-        else 0.0,
+        rotation=round(float(rotation), decimals) if is_rotated else 0.0,
         **fields,
     )
 
@@ -220,11 +218,7 @@ def _enclose_mask(runs: tuple[int, ...], extent: PixelBox) -> PixelBox:
 
 
 def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
-    """Return the pixels of a shape within the image, bool of shape (height, width).
-
-    Raises:
-        TfodError: the size is too large for a frame.
-    """
+    """Return the pixels of a shape within the image, bool of shape (height, width)."""
     _require_drawable(size)
     if shape.kind == MASK:
         return decode_runs(shape.runs, shape.extent, size)

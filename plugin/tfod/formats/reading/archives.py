@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.search import is_hidden
-from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 
 _CHUNK_BYTES = 1 << 20
 
@@ -42,7 +42,7 @@ def unpack(archive: str) -> Iterator[UnpackedZip]:
         ShardError: the zip or an entry is damaged, or an entry must not be read.
         TfodError: the files cannot be written.
     """
-    content = sound_content(archive)
+    content = read_valid_zip(archive)
     entries = [entry for entry in content.entries.values() if not is_hidden(entry.inside)]
     for entry in entries:
         require_readable(entry, content)

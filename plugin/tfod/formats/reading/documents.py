@@ -21,7 +21,7 @@ from typing import Any
 
 from tfod.errors import ShardError, TfodError, how_to_install
 from tfod.sources.format_recognition import CVAT_FILE
-from tfod.tfrecord.storage.archive import require_readable, sound_content
+from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntry
 
@@ -61,7 +61,7 @@ def open_xml(path: str, shown_path: str = "") -> Iterator[tuple[Any, str]]:
         return
     shown_path = shown_path or path
     try:
-        content = sound_content(path)
+        content = read_valid_zip(path)
         entry = _find_cvat_entry(content.entries.values(), shown_path)
         require_readable(entry, content)
         with convert_os_errors(shown_path), entry.open() as stream:
@@ -190,11 +190,7 @@ def _import_lxml(name: str) -> Iterator[Any]:
 
 
 def read_json(path: str) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        TfodError: the file cannot be read or is not valid JSON.
-    """
+    """Read a JSON file; raises TfodError if it cannot be read or is invalid."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
@@ -214,16 +210,7 @@ def read_json(path: str) -> Any:
 
 
 def parse_number(text: str, location: str, finite: bool = True) -> float:
-    """Parse a number in annotations.
-
-    Args:
-        text: the text of the number.
-        location: start of the error message.
-        finite: whether NaN and infinity are errors.
-
-    Raises:
-        TfodError: the text is not a number, or the number is not finite.
-    """
+    """Parse a number; raises TfodError with ``location`` if it is invalid or not finite."""
     with contextlib.suppress(ValueError):
         value = float(text)
         if not finite or math.isfinite(value):
@@ -235,6 +222,7 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
     """Open a text file in UTF-8 or UTF-16, depending on its first two bytes."""
     file = Path(path).open("rb")
     head = file.peek(2)[:2]
+    # An ASCII character in UTF-16 has one NUL byte, whose position tells the byte order.
     encodings: dict[tuple[bool, ...], str]
     encodings = {(False, True): "utf-16-le", (True, False): "utf-16-be"}
     encoding = encodings.get(tuple(byte == 0 for byte in head), "utf-8-sig")
@@ -244,12 +232,9 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
 
 
 def read_lines(path: str, stripped: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line that is not empty.
+    """Yield number and text of each line that is not empty; raises TfodError.
 
     ``stripped`` are the characters to remove at both ends; None for all whitespace.
-
-    Raises:
-        TfodError: the file cannot be read, or is not UTF-8.
     """
     try:
         with convert_os_errors(path), open_text(path) as file:

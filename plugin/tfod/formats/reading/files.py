@@ -33,7 +33,7 @@ from tfod.detection.images.image import (
 )
 from tfod.errors import TfodError
 from tfod.formats.options import ConversionProblems, Options, Refusal
-from tfod.tfrecord.image_names import names_in_folder, safe_relative_path, split_extension
+from tfod.tfrecord.image_names import list_names, safe_relative_path, split_extension
 
 _MISSING = Refusal(
     "images that are missing",
@@ -60,7 +60,8 @@ def walk_files(folder: str, extensions: Collection[str] | None) -> Iterator[str]
     for current, folders, names in os.walk(folder, followlinks=True):
         parents = parents_by_folder.pop(current)
         targets = {name: os.path.realpath(os.path.join(current, name)) for name in sorted(folders)}
-        folders[:] = [x for x, target in targets.items() if x[0] != "." and target not in parents]
+        visible = (name for name in targets if name[0] != ".")
+        folders[:] = [name for name in visible if targets[name] not in parents]
         for name in folders:
             parents_by_folder[os.path.join(current, name)] = parents | {targets[name]}
         for name in sorted(names):
@@ -154,7 +155,8 @@ class ImageFiles:
     @functools.cached_property
     def _first_parts(self) -> frozenset[str]:
         """Names in the folders, with and without extension, to skip other names quickly."""
-        names = {_compose(x) for folder in self._folders for x in names_in_folder(folder or ".")}
+        lists = [list_names(folder or ".") for folder in self._folders]
+        names = {_compose(name) for names in lists for name in names}
         return frozenset(names | {os.path.splitext(name)[0] for name in names})
 
     def find(
@@ -221,11 +223,7 @@ class ImageFiles:
         return ImageFile(name, data, header.height, header.width, header.orientation)
 
     def read_bytes(self, path: str, location: str) -> bytes:
-        """Return the bytes of an image file.
-
-        Raises:
-            TfodError: the file cannot be read.
-        """
+        """Return the bytes of an image file; raises TfodError if it cannot be read."""
         try:
             if self._archive is None:
                 with open(path, "rb") as file:
@@ -262,7 +260,7 @@ class ImageFiles:
         def match_stem(stem: str) -> Sequence[str]:
             names = listing.stems.get(_compose(stem), ())
             images = [x for x in names if os.path.splitext(x)[1].lower() in FORMAT_OF_EXTENSION]
-            return images or [x for x in names if is_image_file(_join(folder, x))]
+            return images or [name for name in names if is_image_file(_join(folder, name))]
 
         # A name without an extension may contain dots, such as frame.000123 or a.v2.
         stem, extension = split_extension(name)
@@ -282,10 +280,11 @@ class ImageFiles:
 
 def locate_shard_images(folder: str, subset: str) -> ImageFiles:
     """Return a finder for images of shards without images: in the folder and in ``images``."""
-    image_folders = [os.path.join(x, "images") for x in (folder, os.path.dirname(folder))]
-    return ImageFiles(
-        [folder, *(path for x in image_folders for path in (x, os.path.join(x, subset)))]
-    )
+    folders = [folder]
+    for parent in (folder, os.path.dirname(folder)):
+        images = os.path.join(parent, "images")
+        folders += [images, os.path.join(images, subset)]
+    return ImageFiles(folders)
 
 
 def _to_relative(path: str) -> str:
@@ -380,11 +379,7 @@ def format_size(size: Size) -> str:
 def to_output_frame(
     detection: Detection, frame: Frame, options: Options, problems: ConversionProblems
 ) -> Detection:
-    """Convert a Detection from the frame in which it was annotated to the one to write.
-
-    Raises:
-        TfodError: its image cannot be rotated.
-    """
+    """Convert a Detection to the frame to write; raises TfodError if its image is damaged."""
     orientation = frame.orientation
     if orientation == UPRIGHT:
         return detection

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfod.errors import ShardsNotFoundError, TfodError
 from tfod.tfrecord.damage import empty_file
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
-from tfod.tfrecord.image_names import names_in_folder
+from tfod.tfrecord.image_names import list_names
 from tfod.tfrecord.shard_sets.shard_names import (
     MAX_MISSING,
     SHARD_EXTENSIONS,
@@ -28,9 +28,9 @@ from tfod.tfrecord.shard_sets.shard_names import (
     parse_shard_names,
     to_subset,
 )
-from tfod.tfrecord.storage.open import open_shard, zip_entry
+from tfod.tfrecord.storage.open import find_zip_entry, open_shard
 from tfod.tfrecord.storage.remote import Listing, list_remote
-from tfod.tfrecord.storage.urls import absolute, folder_of, is_pattern, is_url, is_zip, name_of
+from tfod.tfrecord.storage.urls import get_folder, get_name, is_pattern, is_url, is_zip, to_absolute
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.archive import ZipContent
@@ -78,7 +78,7 @@ class RemoteShards:
     files: Listing
 
 
-def missing_shards(sets: Sequence[ShardSet]) -> list[str]:
+def describe_missing(sets: Sequence[ShardSet]) -> list[str]:
     """Return a message for each subset with missing shards."""
     messages = []
     for shard_set in sets:
@@ -131,7 +131,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
         paths = _search_zip(text)
     elif os.path.isdir(text):
         paths = [path for path in walk_files(text) if looks_like_shard(path)]
-    elif os.path.isfile(text) or zip_entry(text) is not None:
+    elif os.path.isfile(text) or find_zip_entry(text) is not None:
         return group_shards([text])
     else:
         paths = sorted(path for path in glob.glob(text, recursive=True) if os.path.isfile(path))
@@ -151,19 +151,19 @@ def find_remote_shards(url: str) -> RemoteShards:
     by_folder = False
     paths = list(files)
     if paths == [url]:
-        if not name_of(url):
+        if not get_name(url):
             raise TfodError(f"{url}: is a file; remove the slash at the end")
-        root = folder_of(url)
+        root = get_folder(url)
     elif is_pattern(url):
-        root = folder_of(url)
+        root = get_folder(url)
         while is_pattern(root):
-            root = folder_of(root)
+            root = get_folder(root)
     else:
-        root = absolute(url)
+        root = to_absolute(url)
         paths = [file for file in files if parse_shard_name(file) and not _is_tensorboard_log(file)]
         # The zips in a folder are used only if it has no shards.
         if not paths:
-            paths = [file for file in files if _is_remote_zip(file) and folder_of(file) == root]
+            paths = [file for file in files if _is_remote_zip(file) and get_folder(file) == root]
         by_folder = f"{root}/{ROBOFLOW_NOTE}" in files
     if not paths:
         raise ShardsNotFoundError(_not_found_at_url(url))
@@ -186,17 +186,17 @@ def group_shards(
     sets: list[ShardSet] = []
     max_missing = MAX_MISSING
     for subset, shards in groups.items():
-        shards.sort(key=lambda path: (folder_of(path), names[path].stem, names[path].number or 0))
+        shards.sort(key=lambda path: (get_folder(path), names[path].stem, names[path].number or 0))
         missing = find_missing(shards, max_missing)
         max_missing = max(0, max_missing - len(missing))
         sets.append(ShardSet(subset, tuple(shards), tuple(missing)))
     return sets
 
 
-def shards_by_subset(folder: str, extension: str = "") -> dict[str, list[str]]:
+def find_subsets(folder: str, extension: str = "") -> dict[str, list[str]]:
     """Return the shards directly in a folder by subset, judging each only by its own name."""
     subsets: dict[str, list[str]] = {}
-    for path in (os.path.join(folder, name) for name in sorted(names_in_folder(folder))):
+    for path in (os.path.join(folder, name) for name in sorted(list_names(folder))):
         name = parse_shard_name(path) if path.endswith(extension) else None
         if name is not None and os.path.isfile(path):
             subsets.setdefault(to_subset(name.stem), []).append(path)
@@ -204,10 +204,10 @@ def shards_by_subset(folder: str, extension: str = "") -> dict[str, list[str]]:
 
 
 def _find_subset(path: str, name: ShardName, root: str | None, by_folder: bool) -> str:
-    parent = folder_of(path)
-    is_below = root is not None and parent != absolute(root or ".")
-    if is_below and (by_folder or name_of(parent).lower() in SPLITS):
-        return to_subset(name_of(parent))
+    parent = get_folder(path)
+    is_below = root is not None and parent != to_absolute(root or ".")
+    if is_below and (by_folder or get_name(parent).lower() in SPLITS):
+        return to_subset(get_name(parent))
     return to_subset(name.stem)
 
 
@@ -216,9 +216,9 @@ def is_roboflow_export(root: str) -> bool:
     note = os.path.join(root, ROBOFLOW_NOTE)
     if not os.path.isfile(root):
         return os.path.isfile(note)
-    from tfod.tfrecord.storage.archive import files_in  # only needed for zips
+    from tfod.tfrecord.storage.archive import list_zip_folder  # only needed for zips
 
-    return note in files_in(root)
+    return note in list_zip_folder(root)
 
 
 def _read_head(path: str) -> bytes:
@@ -274,16 +274,16 @@ def _list_entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _search_zip(archive: str) -> list[str]:
-    from tfod.tfrecord.storage.archive import require_readable, sound_content
+    from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 
-    content = sound_content(archive)
-    shards = shards_in_zip(content)
+    content = read_valid_zip(archive)
+    shards = find_zip_shards(content)
     for path in shards:
         require_readable(content.entries[path], content)
     return shards
 
 
-def shards_in_zip(content: ZipContent) -> list[str]:
+def find_zip_shards(content: ZipContent) -> list[str]:
     """Return the paths of the shards in a zip, including those that are unsafe to read."""
 
     def read_head(path: str) -> bytes:
@@ -315,12 +315,12 @@ def _decompress_head(head: bytes) -> bytes:
 
 
 def _is_remote_zip(url: str) -> bool:
-    return name_of(url).lower().endswith(".zip")
+    return get_name(url).lower().endswith(".zip")
 
 
 def _is_tensorboard_log(path: str) -> bool:
     # These logs are TFRecord files, too, but contain other messages.
-    return "tfevents" in name_of(path).lower()
+    return "tfevents" in get_name(path).lower()
 
 
 def _not_found(text: str) -> str:
@@ -341,7 +341,7 @@ def _not_found_at_url(url: str) -> str:
     if not is_pattern(url):
         return f"{url}: no shard in this folder; {_NAMING_HINT}"
     hint = ""
-    if absolute(url) != url.rstrip("/"):
+    if to_absolute(url) != url.rstrip("/"):
         hint = "; folders cannot be listed with a query string; pass the signed URL of each shard"
     elif "[" in url:
         hint = "; write [[] for a bracket in a name"

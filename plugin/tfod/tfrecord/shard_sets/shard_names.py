@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tfod.errors import TfodError
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.storage.urls import folder_of, name_of
+from tfod.tfrecord.storage.urls import get_folder, get_name
 
 SHARD_EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".records", ".tfrec")
 EXTENSION = ".tfrec"
@@ -71,7 +71,7 @@ class ShardName(NamedTuple):
 
 def stated_name(path: str) -> ShardName:
     """Parse a single shard name, without comparing it with others."""
-    plain = _without_compression(name_of(path))
+    plain = _without_compression(get_name(path))
     if match := _NUMBERED.fullmatch(plain):
         stem = match["stem"]
         if match["late"]:  # then ``early`` is not the extension
@@ -85,7 +85,7 @@ def stated_name(path: str) -> ShardName:
 
 def parse_shard_name(path: str | os.PathLike[str]) -> ShardName | None:
     """Parse a name as :func:`stated_name` does; return None if it does not look like a shard."""
-    name = _without_compression(name_of(os.fspath(path)))
+    name = _without_compression(get_name(os.fspath(path)))
     # Without an extension, only names in the style of the OD API count: other files may be 1of2.
     extension, _ = _find_extension(name)
     is_known = extension.lower() in SHARD_EXTENSIONS if extension else _OF_OD_API.search(name)
@@ -105,12 +105,12 @@ def parse_shard_names(paths: Iterable[str]) -> dict[str, ShardName]:
     If several numbers in a name could be the shard number, the last one is used.
     """
     names = {path: stated_name(path) for path in paths}
-    folders = {path: folder_of(path) for path in names}
+    folders = {path: get_folder(path) for path in names}
     owners: dict[tuple[str, str], set[str]] = {}
     for path, name in names.items():
         owners.setdefault((folders[path], name.stem), set()).add(path)
     candidates = {
-        path: [*_NUMBER.finditer(name_of(path))][-_MAX_NUMBERS:]
+        path: [*_NUMBER.finditer(get_name(path))][-_MAX_NUMBERS:]
         for path, name in names.items()
         if name.number is None
     }
@@ -198,7 +198,7 @@ def similar_file_names(shard: str, stem: str, count: int) -> list[str]:
     ``a.tfrecord`` or ``a-00000-of-00010.tfrecord`` comes ``a-00000-of-00003.tfrecord``. An
     extension such as ``.gz`` is dropped, because readers detect the compression.
     """
-    name = _without_compression(name_of(shard))
+    name = _without_compression(get_name(shard))
     extension, is_last = _find_extension(name)
     if name == stem + extension and extension.lower() in (".record", ".records"):
         is_last = False  # as in the scripts of the OD API
@@ -234,7 +234,7 @@ def find_missing(paths: list[str], max_names: int = MAX_MISSING) -> list[str]:
     for path in paths:
         stem, number, total, _ = stated_name(path)
         if total is not None and number is not None:
-            sets.setdefault((folder_of(path), stem, total), {})[number] = name_of(path)
+            sets.setdefault((get_folder(path), stem, total), {})[number] = get_name(path)
     missing: list[str] = []
     for (_, _, total), existing in sets.items():
         example = min(existing.values(), key=len)  # the shortest name shows the padding

@@ -94,19 +94,19 @@ class ZipContent:
     Attributes:
         entries: files by path, in the order of the directory; the last one for duplicate names.
         problems: problems that the directory shows.
-        refused: problem of each entry that is not read, by path.
+        rejected: problem of each entry that is not read, by path.
         damage: problem because of which the whole zip is not read, or None.
     """
 
     entries: Mapping[str, ZipEntry] = field(default_factory=dict)
     problems: Sequence[ZipProblem] = ()
-    refused: Mapping[str, ZipProblem] = field(default_factory=dict)
+    rejected: Mapping[str, ZipProblem] = field(default_factory=dict)
     damage: ZipProblem | None = None
 
     @functools.cached_property
     def readable(self) -> Mapping[str, ZipEntry]:
         """The entries that can be read, by path."""
-        return {path: entry for path, entry in self.entries.items() if path not in self.refused}
+        return {path: entry for path, entry in self.entries.items() if path not in self.rejected}
 
     @functools.cached_property
     def folders(self) -> Mapping[str, Sequence[str]]:
@@ -140,17 +140,17 @@ def _read_content(archive: str, limits: ZipLimits, *_identity: int) -> ZipConten
             raise
         return _unreadable(ZipFault.DIRECTORY, _describe_file(archive, error))
     problems = [*_check_entries(entries, limits), *_find_overlaps(entries)]
-    refused = {problem.entry.path: problem for problem in reversed(problems) if problem.entry}
+    rejected = {problem.entry.path: problem for problem in reversed(problems) if problem.entry}
     files = {entry.path: entry for entry in entries if not entry.is_folder and entry.inside}
     total = 0
-    for path in [path for path in files if path not in refused]:
+    for path in [path for path in files if path not in rejected]:
         total += files[path].size
         if total > limits.total_bytes:
             cause = f"its entries unpack to more than {limits.total_bytes} bytes"
             beyond = ZipProblem(ZipFault.TOO_LARGE, f"{cause}; the other entries were not read")
-            problems += [] if beyond in refused.values() else [beyond]
-            refused[path] = beyond
-    return ZipContent(files, [*problems, *_find_duplicates(entries)], refused)
+            problems += [] if beyond in rejected.values() else [beyond]
+            rejected[path] = beyond
+    return ZipContent(files, [*problems, *_find_duplicates(entries)], rejected)
 
 
 def _unreadable(fault: ZipFault, cause: str) -> ZipContent:
@@ -299,7 +299,6 @@ def _normalize(path: str) -> str:
 
 
 def _find_zip(path: str) -> str | None:
-    """Return the zip that a path leads into."""
     # The search begins at the top, because a path inside a zip may have thousands of folders.
     for index, character in enumerate(path):
         if index and character in _SEPARATORS and not os.path.isdir(path[:index]):
@@ -310,7 +309,7 @@ def _find_zip(path: str) -> str | None:
     return None
 
 
-def sound_content(archive: str) -> ZipContent:
+def read_valid_zip(archive: str) -> ZipContent:
     """Read the content of a zip; raise ShardError if it is damaged."""
     content = read_zip(archive)
     if content.damage is not None:
@@ -328,7 +327,7 @@ def find_entry(path: str) -> ZipEntry | None:
     if archive is None:
         return None
     inside = path[len(archive) + 1 :].replace(os.sep, "/")
-    content = sound_content(archive)
+    content = read_valid_zip(archive)
     entry = content.entries.get(os.path.join(archive, *inside.split("/")))
     if entry is not None:
         require_readable(entry, content)
@@ -337,13 +336,13 @@ def find_entry(path: str) -> ZipEntry | None:
 
 def require_readable(entry: ZipEntry, content: ZipContent, archive: str = "") -> None:
     """Raise ShardError if an entry is unsafe to read; ``archive`` is a name for its zip."""
-    refused = content.refused.get(entry.path)
-    if refused is not None:
-        cause = f"entry {entry.shown} is not read: {refused.cause}"
+    rejected = content.rejected.get(entry.path)
+    if rejected is not None:
+        cause = f"entry {entry.shown} is not read: {rejected.cause}"
         raise ShardError(cause, shard=archive or entry.archive, fix=ZIP_FIX)
 
 
-def files_in(folder: str) -> Sequence[str]:
+def list_zip_folder(folder: str) -> Sequence[str]:
     """Return the files directly in a folder of a zip; empty if the folder is not in a zip."""
     archive = _find_zip(os.path.join(folder, ""))
-    return sound_content(archive).folders.get(folder, ()) if archive is not None else ()
+    return read_valid_zip(archive).folders.get(folder, ()) if archive is not None else ()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
-def zip_entry(path: str) -> ZipEntry | None:
+def find_zip_entry(path: str) -> ZipEntry | None:
     """Return the zip entry at a path, or None if the path is something else.
 
     Raises ShardError if the zip is damaged or the entry is unsafe to read.
@@ -46,7 +46,7 @@ def open_shard(path: str) -> Iterator[tuple[ShardStream, int | None]]:
     The length is None if a server does not report it. Raises OSError if the shard cannot be
     opened, and ShardError if its zip is damaged or the entry is unsafe to read.
     """
-    entry = zip_entry(path)
+    entry = find_zip_entry(path)
     if entry is not None:
         with entry.open() as stream:
             yield stream, entry.size
@@ -69,7 +69,7 @@ def read_at(handle: int, length: int, offset: int) -> bytes:
     return os.read(handle, length)
 
 
-def shard_size(path: str) -> int:
+def get_shard_size(path: str) -> int:
     """Return the length of a shard in bytes; raises ShardError or OSError if it is unknown."""
     with open_shard(path) as (_, size):
         if size is None:

@@ -81,7 +81,6 @@ def _missing_folders(folder: str) -> list[str]:
 
 
 def _remove_empty_folders(folders: Iterable[str]) -> None:
-    """Remove the folders, innermost first, until a folder is not empty."""
     with contextlib.suppress(OSError):
         for folder in folders:
             os.rmdir(folder)
@@ -137,7 +136,6 @@ def _write_error(path: str, error: BaseException, not_restored: Sequence[str] = 
 
 @contextlib.contextmanager
 def _delay_signals() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -304,7 +302,7 @@ class Output(contextlib.ExitStack):
             self._raise_with_destination(error)
 
     def _raise_with_destination(self, error: OSError | WriteError) -> None:
-        """Raise the error with the destination in place of its temporary path."""
+        """Raise the error with the destination instead of the temporary path."""
         text = str(error)
         if isinstance(error, OSError):
             name = error.filename or next(iter(self._temporary_paths.values()), "")

@@ -72,7 +72,7 @@ def list_remote(url: str) -> Listing:
     return dict(sorted(files.items()))
 
 
-def files_in_folder(url: str) -> list[str]:
+def list_remote_folder(url: str) -> list[str]:
     """List the URLs of the files directly in a folder, sorted; raises as :func:`list_remote`."""
     with _convert_errors(url):
         store = _Store(url)
@@ -80,8 +80,6 @@ def files_in_folder(url: str) -> list[str]:
 
 
 class _Store:
-    """The file system of a URL, and the path in it."""
-
     def __init__(self, url: str) -> None:
         import logging  # slow to load, and not needed for local files
 
@@ -190,7 +188,7 @@ def _timeout() -> float:
 
 
 class RemoteStream(io.RawIOBase):
-    """The bytes at a URL; all errors, also those of ``__init__``, are raised as RemoteError.
+    """The bytes at a URL; every error is raised as RemoteError.
 
     Args:
         url: URL with a scheme that fsspec supports.
@@ -233,7 +231,6 @@ class RemoteStream(io.RawIOBase):
 
 @contextlib.contextmanager
 def _convert_errors(url: str) -> Iterator[None]:
-    """Convert exceptions of any store to RemoteError."""
     try:
         yield
     except RemoteError:

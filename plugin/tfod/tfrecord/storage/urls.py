@@ -32,7 +32,7 @@ def is_zip(path: str) -> bool:
     return head.startswith(_ZIP_MAGIC) and not is_record_header(head)
 
 
-def name_of(path: str) -> str:
+def get_name(path: str) -> str:
     """Return the file name of a path or URL, without the query of signed URLs."""
     if not is_url(path):
         return os.path.basename(path)
@@ -41,14 +41,14 @@ def name_of(path: str) -> str:
     return name if "/" in unquoted or "\0" in unquoted else unquoted
 
 
-def absolute(path: str) -> str:
+def to_absolute(path: str) -> str:
     """Return the absolute path, or the URL without its query; without a slash at the end."""
     return strip_query(path).rstrip("/") if is_url(path) else os.path.abspath(path)
 
 
-def folder_of(path: str) -> str:
+def get_folder(path: str) -> str:
     """Return the folder of a path or URL; the folder of a bucket or host is itself."""
-    full_path = absolute(path)
+    full_path = to_absolute(path)
     if not is_url(path):
         return os.path.dirname(full_path)
     scheme, _, inside = full_path.partition("://")

@@ -59,7 +59,7 @@ class ZipEntry:
     @property
     def shown(self) -> str:
         """The name for reports, with special characters escaped."""
-        return printable(self.name)
+        return to_printable(self.name)
 
     @property
     def is_folder(self) -> bool:
@@ -111,11 +111,11 @@ def decode_name(info: zipfile.ZipInfo) -> str:
 
 
 def encode_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name of an entry as it is stored in the archive."""
+    """Encode the name of an entry as in the archive."""
     return info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Escape control characters and those that change the direction of the text."""
     if text.isprintable():
         return text
@@ -138,7 +138,7 @@ def _find_data(entry: ZipEntry, file: io.FileIO) -> int:
     name_bytes, extra_bytes = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
     local_name = file.read(name_bytes)
     if local_name != name:
-        text = printable(local_name.decode("utf-8", "replace"))
+        text = to_printable(local_name.decode("utf-8", "replace"))
         entry.raise_damaged(f"its local header has a different name: {text}")
     return offset + LOCAL_BYTES + name_bytes + extra_bytes
 
