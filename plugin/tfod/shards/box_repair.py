@@ -20,7 +20,7 @@ from tfod.example.wire import Kind
 from tfod.formats.numbers import multiply_as_typed
 from tfod.formats.options import OddBoxes
 from tfod.formats.reading import odd_boxes
-from tfod.shards.fixes import EditedRecord, changed
+from tfod.shards.fixes import EditedRecord, make_change
 from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.reader import Record, RecordBatch
 
@@ -135,14 +135,14 @@ def _describe(
         message = f"box {number} clipped to the image: {old} → {new}"
     shown: list[JsonValue] = [side if np.isfinite(side) else repr(side) for side in before]
     new_value: JsonValue = {"object": number, "box": [*after]} if after else None
-    change = changed(message, BOX_KEY, {"object": number, "box": shown}, new_value)
+    change = make_change(message, BOX_KEY, {"object": number, "box": shown}, new_value)
     return change._replace(code=code)
 
 
 def _read_again(record: EditedRecord) -> EditedRecord:
     """Return the record as if it was read with its new features."""
     payload = bytearray(record.payload())
-    records = RecordBatch.of(Record(0, 0, payload, 0, len(payload)), record.example.shard)
+    records = RecordBatch.from_record(Record(0, 0, payload, 0, len(payload)), record.example.shard)
     detections = Detections(ExampleBatch.of(records), record.detections.mapping)
     return replace(record, detections=detections, row=0, new={})
 
