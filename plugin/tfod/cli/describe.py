@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from tfod.cli.arguments import Parser, add_profile, load_named_profile, not_empty
+from tfod.cli.arguments import Parser, add_profile, not_empty, select_arguments
 from tfod.cli.printing import print_text
+from tfod.functions import describe
 
 
 def add_arguments(parser: Parser) -> None:
@@ -24,11 +25,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tfod.shards.describe import describe
-
-    profile = load_named_profile(options.profile)
-    mapping = profile.field_mapping if profile else None
-    description = describe(options.sources, field_mapping=mapping)
+    description = describe(options.sources, **select_arguments(describe, options))
     if options.as_profile:
         from tfod.checker.profiles.file import description_to_profile, profile_to_yaml
 
