@@ -133,7 +133,7 @@ def test_without_a_command_the_commands_are_listed(
 
 @pytest.mark.parametrize(
     "options",
-    ["--for CVAT", "--format JSON", "--profile CVAT", "--decode ALL", "--severity box006=INFO"],
+    ["--for CVAT", "--format GITHUB", "--profile CVAT", "--decode ALL", "--severity box006=INFO"],
 )
 def test_names_are_not_case_sensitive(run: Run, options: str) -> None:
     done = [run("check", "a.record", *text.split()) for text in (options, options.lower())]
