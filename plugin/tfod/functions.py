@@ -113,7 +113,10 @@ def open_check(arguments: Any, **more: Any) -> Iterator[OpenCheck]:
     from tfod.checker.configuration import find_configuration, load_configuration
 
     path = _to_text(arguments.config)
-    configuration = load_configuration(path) if path else find_configuration()
+    try:
+        configuration = load_configuration(path) if path else find_configuration()
+    except OSError as error:
+        raise TfodError(f"{error.filename}: {error.strerror}") from None
     options = _make_check_options(arguments, configuration, more)
     with _resolve(_to_list(arguments.sources), options) as all_sources:
         sources, excluded = all_sources.exclude(configuration.excludes)
