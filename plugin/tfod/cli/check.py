@@ -6,8 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfod.checker.analysis.encoded_images import MAX_DECODED
@@ -31,11 +30,11 @@ from tfod.cli.printing import begin_output, existing_files, list_source_files, p
 from tfod.errors import TfodError
 from tfod.functions import open_check
 from tfod.sources.resolved import ResolvedSources
+from tfod.tfrecord.progress import PROGRESS
 from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
-    from tfod.checker.analysis.examine import Progress
     from tfod.checker.references.cvat_task import Task
 
 FORMATS = ("text", "json", "html", "junit", "github")
@@ -123,9 +122,8 @@ def _run(arguments: argparse.Namespace) -> int:
         inputs += existing_files(configuration.file, configuration.profile, options.label_map)
         inputs += list_source_files(all_sources)
         with begin_output(arguments.output, inputs) as output:
-            has_bar = options.runner is None and sys.stderr.isatty() and not arguments.quiet
-            with _progress_bar(sources) if has_bar else nullcontext() as progress:
-                report = check(sources, options, progress or (lambda *_: None))
+            PROGRESS.total_bytes = sum(file.size or 0 for file in sources.files)
+            report = check(sources, options)
             output.write(_render(report, options, arguments, sources))
     return 0 if report.valid else 1
 
@@ -177,16 +175,3 @@ def _render(
 
         return renderer(report, choose_samples(report, sources.shards, options.profile))
     return renderer(report)
-
-
-@contextmanager
-def _progress_bar(sources: ResolvedSources) -> Iterator[Progress | None]:
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield None
-        return
-    total = sum(file.size or 0 for file in sources.files) or None
-    style = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
-    with tqdm(total=total, desc="checking", file=sys.stderr, **style) as bar:
-        yield lambda read, _: bar.update(read)
