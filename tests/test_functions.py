@@ -20,7 +20,7 @@ VOC = EXAMPLES / "shapes_voc"
 FUNCTIONS: dict[Callable[..., Any], str] = {
     tfod.check: "cvat runner output format quiet",
     tfod.convert: "",
-    tfod.describe: "as_profile",
+    tfod.describe: "as_profile format",
     tfod.diff: "output format",
 }
 """The functions, and the options that only their commands have: servers, Beam and the report."""
