@@ -43,7 +43,11 @@ def advise(report: Report) -> list[Finding]:
                 ]
                 datasets = [dataset] if dataset else report.datasets
                 sources[key] = find_source_with(report, shards, datasets)
-            fix = _complete(fix, sources[key], label_maps.get(finding.shard, ""))
+            label_map = label_maps.get(finding.shard, "")
+            is_file = label_map and report.find_source(label_map) == label_map
+            if _LABEL_MAP.search(fix) and not is_file:  # commands cannot name a file in a zip
+                fix = strip_command(fix)
+            fix = _complete(fix, sources[key], label_map)
         findings.append(finding._replace(fix=fix, cause=cause))
     return findings
 
@@ -53,7 +57,7 @@ def _complete(fix: str, source: str, label_map: str) -> str:
 
     def name_source(match: re.Match[str]) -> str:
         target = (match[2] or "").lstrip()
-        target += "2" if target == os.path.normpath(source) else ""
+        target += "2" if target in os.path.normpath(source).split(os.sep)[:1] else ""
         if target:
             target = f" ../{target}" if os.path.normpath(source) == os.curdir else f" {target}"
         return f"{match[1]} {shlex.quote(visible(source))}{target}"

@@ -27,7 +27,6 @@ _MIN_BOXES = 10  # in a shard with fewer boxes, BOX007 reports each of them
 
 _CLIP = "clip them to the image: tfod repair SOURCE repaired --odd-boxes clip"
 _DROP = "omit such boxes: tfod repair SOURCE repaired --odd-boxes drop"
-
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
 
 
@@ -361,16 +360,12 @@ def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
         combined = sum((shard.columns for shard in shards), BoxColumns())
         for name, columns in suspects or [(shards[0].name, combined)]:
             if columns.candidates:
+                orders, invalid = " or ".join(map(str, columns.candidates)), columns.invalid
+                message = f"{invalid:,} of {columns.boxes:,} boxes are inverted or far outside the "
+                message += f"image; none would be if the columns were read as {orders}"
+                key = result.profile.key_for(BOX_KEY)
                 covers = () if suspects else [shard.name for shard in shards[1:]]
-                yield _report_permutation(result, name, columns)._replace(covers=covers)
-
-
-def _report_permutation(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
-    orders = " or ".join(map(str, columns.candidates))
-    message = f"{columns.invalid:,} of {columns.boxes:,} boxes are inverted or far outside the "
-    message += f"image; none would be if the columns were read as {orders}"
-    key = result.profile.key_for(BOX_KEY)
-    return Finding(message=message, shard=shard, feature=key, value=columns.invalid)
+                yield Finding(message, key, invalid, shard=name, covers=covers)
 
 
 @dataset_rule(

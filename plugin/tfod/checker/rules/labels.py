@@ -137,7 +137,8 @@ def _check_known_text(use: ClassUse) -> Iterator[Finding]:
         names = [item.class_name for item in items[:_MAX_CLASSES_SHOWN]]
         listed = join_names(names, _MAX_CLASSES_SHOWN, len(items))
         message = f"class {use.text!r:.81} is not in the label map{hint} (it has {listed})"
-        yield Finding(message, keys.CLASS_TEXT, use.text)
+        fix = f"Write {nearest!r:.81} instead of {use.text!r:.81}." if nearest else ""
+        yield Finding(message, keys.CLASS_TEXT, use.text, fix)
 
 
 @rule(
