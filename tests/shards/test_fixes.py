@@ -162,7 +162,7 @@ def repaired(tmp_path: Path) -> Callable[..., tuple[Outcome, list[bytes]]]:
     return run
 
 
-def test_only_and_skip(repaired: Any) -> None:
+def test_select_and_ignore(repaired: Any) -> None:
     odd = record(height=HEIGHT + 1, format="png", text=["cat", "dog"], label=[1, 1])
     assert set(repaired(odd)[0].by_code) == {"IMG006", "IMG004", "LAB008"}
     outcome, left = repaired(
