@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from tfod.checker.analysis.encoded_images import MAX_DECODED, parse_max_decoded
+from tfod.checker.analysis.decoding import MaxDecoded, parse_max_decoded
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import (
     LEVELS,
@@ -87,8 +87,8 @@ def add_arguments(parser: Parser) -> None:
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument
-    text = f"images to decode per shard (default: {MAX_DECODED})"
-    add("--decode", metavar="all|none|N", help=text, type=_max_decoded, default=MAX_DECODED)
+    text = "images per shard to decode (default: all up to 200 MB)"
+    add("--decode", metavar="all|none|N", help=text, type=_max_decoded, default="auto")
     text = "number of processes (default: all cores)"
     add("--jobs", metavar="N", help=text, type=whole_number(1))
     add(RUNNER, metavar="NAME", help="Apache Beam runner; its options follow after --")
@@ -103,7 +103,7 @@ def add_arguments(parser: Parser) -> None:
     add("--baseline", metavar="FILE", help=text, type=not_empty)
 
 
-def _max_decoded(text: str) -> int | None:
+def _max_decoded(text: str) -> MaxDecoded:
     try:
         return parse_max_decoded(text)
     except ValueError as error:
