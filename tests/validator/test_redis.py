@@ -122,8 +122,8 @@ def _is_check(pid: int, worker: Service) -> bool:
     ("url", "said"),
     [
         ("", "set TFOD_QUEUE to the URL of the Redis"),
-        ("sesame@redis", "TFOD_QUEUE: write redis://:PASSWORD@HOST:6379"),
-        ("redis://:sesame@127.0.0.1:1", "Redis does not answer (Error 111 connecting"),
+        ("sesame@redis", "TFOD_QUEUE: expected redis://:PASSWORD@HOST:6379"),
+        ("redis://:sesame@127.0.0.1:1", "Redis does not respond (Error 111 connecting"),
     ],
 )
 def test_a_worker_without_a_queue_says_what_to_do(tmp_path: Path, url: str, said: str) -> None:

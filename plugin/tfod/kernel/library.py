@@ -1,8 +1,4 @@
-"""The library of the compiled kernel, and the arguments of its functions.
-
-Importing this module raises ImportError if the kernel is not compiled or disabled. It does not
-import NumPy.
-"""
+"""The library of the compiled kernel; importing it raises ImportError if it cannot be used."""
 
 from __future__ import annotations
 

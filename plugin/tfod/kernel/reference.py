@@ -351,10 +351,7 @@ def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> by
 
 
 def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
-    """Join the bytes of spans within the buffer in ``out``, uint8 of shape (m,).
-
-    Raises ValueError if the spans have more or fewer bytes than ``out``.
-    """
+    """Join the bytes of spans in ``out``; raise ValueError unless it has the same length."""
     joined = gather_spans(buffer, spans)
     if len(joined) != len(out):
         raise ValueError(f"the spans have {len(joined)} bytes, but the output has {len(out)}")

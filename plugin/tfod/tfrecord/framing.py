@@ -91,10 +91,7 @@ class HeaderFinder:
 
 
 def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find headers with a length below 2**40 and a correct checksum in uint8 data.
-
-    Return their positions and lengths, int64 of shape (m,).
-    """
+    """Return positions and lengths of headers with a length below 2**40 and a valid checksum."""
     count = len(data) - HEADER_BYTES + 1
     if count <= 0 or not data.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -244,10 +244,7 @@ def looks_like_shard(path: str, read_head: Callable[[str], bytes] = _read_head) 
 
 
 def walk_files(folder: str, max_depth: int = _MAX_DEPTH) -> Iterator[str]:
-    """Yield the paths of the files in a folder and its subfolders, except for hidden ones.
-
-    Links to folders are followed unless they lead to a parent folder.
-    """
+    """Yield the files below a folder, except for hidden ones and links to parent folders."""
     level = [(folder, frozenset((os.path.realpath(folder),)))]
     for _ in range(max_depth + 1):
         next_level: list[tuple[str, frozenset[str]]] = []

@@ -319,10 +319,7 @@ def read_valid_zip(archive: str) -> ZipContent:
 
 
 def find_entry(path: str) -> ZipEntry | None:
-    """Return the entry at a path such as ``export.zip/train/Objects.tfrecord``, or None.
-
-    Raises ShardError if the zip is damaged or the entry is unsafe to read.
-    """
+    """Return the zip entry at a path, or None; raise ShardError if it is unsafe to read."""
     archive = _find_zip(path)
     if archive is None:
         return None

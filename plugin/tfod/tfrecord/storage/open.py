@@ -19,10 +19,7 @@ ShardStream: TypeAlias = "FileIO | RemoteStream"
 
 
 def find_zip_entry(path: str) -> ZipEntry | None:
-    """Return the zip entry at a path, or None if the path is something else.
-
-    Raises ShardError if the zip is damaged or the entry is unsafe to read.
-    """
+    """Return the zip entry at a path, or None; raise ShardError if it is unsafe to read."""
     if is_url(path) or os.path.lexists(path) or os.path.isdir(os.path.dirname(path) or os.curdir):
         return None
     from tfod.tfrecord.storage.archive import find_entry  # only needed for zips

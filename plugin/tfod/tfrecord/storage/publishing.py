@@ -38,11 +38,7 @@ class WriteError(TfodError):
 
 
 def _rename_all(new_files: Mapping[str, str], obsolete: Iterable[str]) -> None:
-    """Rename files, given by destination, in this order; delete the existing and obsolete files.
-
-    Raises:
-        WriteError: a file could not be renamed; the error lists files that were not restored.
-    """
+    """Rename files to their destinations, in this order; delete existing and obsolete files."""
     existing = [path for path in dict.fromkeys((*obsolete, *new_files)) if os.path.lexists(path)]
     # A single file is replaced atomically, so that no backup is needed.
     backups = (

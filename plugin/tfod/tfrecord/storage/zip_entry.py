@@ -78,10 +78,7 @@ class ZipEntry:
         return self.info.file_size
 
     def open(self) -> io.FileIO:
-        """Open the uncompressed bytes; raises OSError.
-
-        Reading them raises ZipEntryError if they are damaged or differ from the directory.
-        """
+        """Open the uncompressed bytes; reading raises ZipEntryError if they are damaged."""
         return cast(io.FileIO, _EntryStream(self))
 
     def read_head(self, max_bytes: int) -> bytes:
