@@ -38,13 +38,10 @@ _TEXTS: dict[str, Collection[str]] = {
     "label_map": packaged_label_maps(),
 }
 """Form fields with texts, and their possible values."""
-<<<<<<< HEAD
 ODD_BOXES = (OddBoxes.CLIP.value, OddBoxes.DROP.value)
 """The treatments of boxes that need a decision, for a repair."""
-=======
 _DECODE = "decode"
 """The form field with the images to decode, which may be a number."""
->>>>>>> 629bfd7c6f18fc28571b1330c319c787ad5d4f17
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 0.25
 _bytes = prometheus.Counter("tfod_uploaded_bytes_total", "Number of uploaded bytes.")
 _log = logging.getLogger("tfod.service")
@@ -200,17 +197,13 @@ def repair(key: str, token: str, odd_boxes: str | None = None) -> tuple[Validati
     except FileNotFoundError:
         detail = "The upload was deleted. Upload it again to repair it."
         raise ProblemError(410, detail, limit="upload_seconds") from None
-<<<<<<< HEAD
-    texts = {"for": original.receiver, "profile": original.profile, "label_map": original.label_map}
-    texts["odd_boxes"] = odd_boxes
-=======
     texts = {
         "for": original.receiver,
         "profile": original.profile,
         "label_map": original.label_map,
+        "odd_boxes": odd_boxes,
         _DECODE: original.decode,
     }
->>>>>>> 629bfd7c6f18fc28571b1330c319c787ad5d4f17
     return _queue(folder, files, texts, client=client, repair_of=key)
 
 
