@@ -49,7 +49,7 @@ def check(
     cvat_xml: Path | None = None,
     images: Path | None = None,
     pipeline_config: Path | None = None,
-    decode: str | int = 200,
+    decode: str | int = "auto",
     jobs: int = 1,
     max_findings: int = 1000,
     baseline: Path | None = None,
@@ -71,7 +71,8 @@ def check(
         cvat_xml: ``annotations.xml`` of the CVAT task.
         images: folder with the original images.
         pipeline_config: training configuration of the OD API.
-        decode: images to decode: ``all``, ``none``, or a number per shard.
+        decode: images to decode: ``all``, ``none``, a number per shard, or ``auto``, which is all
+            images of up to 200 MB and a sample of larger shards.
         jobs: number of processes. A script that uses several must be importable, with its code
             under ``if __name__ == "__main__":``.
         max_findings: maximum number of findings to list.
@@ -126,7 +127,7 @@ def open_check(arguments: Any, **more: Any) -> Iterator[OpenCheck]:
 
 
 def _make_check_options(arguments: Any, file: Configuration, more: dict[str, Any]) -> CheckOptions:
-    from tfod.checker.analysis.encoded_images import parse_max_decoded
+    from tfod.checker.analysis.decoding import parse_max_decoded
     from tfod.checker.configuration import LEVELS, Configuration, make_options
     from tfod.checker.receivers import RECEIVERS
 
@@ -163,14 +164,8 @@ def _make_check_options(arguments: Any, file: Configuration, more: dict[str, Any
         more["baseline"] = read_baseline(os.fspath(arguments.baseline))
     _require_number("--max-findings", arguments.max_findings, 1)
     _require_number("--jobs", arguments.jobs, 1)
-    return make_options(
-        requested,
-        file,
-        decode=decode,
-        jobs=arguments.jobs,
-        max_findings=arguments.max_findings,
-        **more,
-    )
+    more |= {"decode": decode, "jobs": arguments.jobs, "max_findings": arguments.max_findings}
+    return make_options(requested, file, **more)
 
 
 def _resolve(
@@ -329,12 +324,12 @@ def diff(
         odd_boxes=OddBoxes.KEEP,
         field_mapping=_load_field_mapping(profile),
     )
-    sides = ((a, from_a, "--from-a"), (b, from_b, "--from-b"))
+    sides = (
+        read_side(os.fspath(path), options, _choose(option, name, FORMATS), option)
+        for path, name, option in ((a, from_a, "--from-a"), (b, from_b, "--from-b"))
+    )
     return Diff(
-        *(
-            read_side(os.fspath(path), options, _choose(option, name, FORMATS), option)
-            for path, name, option in sides
-        ),
+        *sides,
         tolerance=tolerance,
         same_subsets=same_subsets,
         without=names,

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tfod.checker.analysis.encoded_images import MAX_DECODED
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import LEVELS
 from tfod.checker.finding import plural
@@ -79,8 +78,8 @@ def add_arguments(parser: Parser) -> None:
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument
-    text = f"images to decode per shard (default: {MAX_DECODED})"
-    add("--decode", metavar="all|none|N", help=text, default=MAX_DECODED)
+    text = "images per shard to decode (default: all up to 200 MB)"
+    add("--decode", metavar="all|none|N", help=text, default="auto")
     text = "number of processes (default: all cores)"
     add("--jobs", metavar="N", help=text, type=whole_number(1))
     add(RUNNER, metavar="NAME", help="Apache Beam runner; its options follow after --")
