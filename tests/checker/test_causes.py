@@ -10,10 +10,11 @@ import pytest
 from tfod.checker.check import Options, check_sources
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.report import Report
+from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.html import render_html
 from tfod.checker.reporters.junit import render_junit
 from tfod.checker.reporters.text import render_text
-from tfod.checker.reporters.wording import group_findings, next_steps
+from tfod.checker.reporters.wording import next_steps
 from tfod.checker.rules.registry import all_rules
 
 from tests.commands import Run

@@ -16,8 +16,9 @@ from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
 from tfod.checker.receivers import OD_API
 from tfod.checker.report import Report
+from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.text import render_text
-from tfod.checker.reporters.wording import group_findings, next_steps
+from tfod.checker.reporters.wording import next_steps
 from tfod.cli.main import main
 
 from tests.checker.reports import found, make_report

@@ -57,8 +57,8 @@ def _complete(fix: str, source: str, label_map: str) -> str:
 
     def name_source(match: re.Match[str]) -> str:
         target = (match[2] or "").lstrip()
-        target += "2" if target in os.path.normpath(source).split(os.sep)[:1] else ""
         if target:
+            target += "2" if target in os.path.normpath(source).split(os.sep)[:1] else ""
             target = f" ../{target}" if os.path.normpath(source) == os.curdir else f" {target}"
         return f"{match[1]} {shlex.quote(visible(source))}{target}"
 

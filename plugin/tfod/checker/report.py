@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfod.checker.advice import advise
 from tfod.checker.analysis.result import ShardResult, Undecoded, add_bounded
 from tfod.checker.finding import Finding, Findings, JsonValue, Severity, select_listed
 from tfod.checker.receivers import ReceiverVerdict, merge_verdicts
@@ -224,7 +223,7 @@ class Report:
         several = ChosenProfile(", ".join(names), "the best match for each dataset")
         incomplete = [data for data in datasets if data.counts.decoded < data.counts.images]
         counts = Counts.of(shards, findings)._replace(by_severity=by_severity)
-        report = cls(
+        return cls(
             datasets=datasets,
             fail_on=fail_on,
             valid=counts.records > 0 and findings.are_below(fail_on),
@@ -246,7 +245,6 @@ class Report:
             verdicts=merge_verdicts(verdict for part in parts for verdict in part.verdicts),
             **more,
         )
-        return replace(report, findings=advise(report))
 
     def find_dataset(self, name: str) -> DatasetReport | None:
         """Return the dataset of a shard, zip entry or label map, by its name."""

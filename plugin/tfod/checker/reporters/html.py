@@ -19,14 +19,9 @@ from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import REPORT_VERSION, Report, sort_by_count
 from tfod.checker.reporters import wording
 from tfod.checker.reporters.drawing import OTHER, WRONG, count_undrawn, draw, get_template
+from tfod.checker.reporters.groups import Group, group_findings
 from tfod.checker.reporters.samples import Sample
-from tfod.checker.reporters.wording import (
-    Group,
-    format_headline,
-    format_record,
-    group_findings,
-    next_steps,
-)
+from tfod.checker.reporters.wording import format_headline, format_record, next_steps
 from tfod.version import __version__
 
 if TYPE_CHECKING:

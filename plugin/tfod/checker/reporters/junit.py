@@ -14,7 +14,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from tfod.checker.finding import Finding, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import Group, format_location, format_verdict, group_findings
+from tfod.checker.reporters.groups import Group, group_findings
+from tfod.checker.reporters.wording import format_location, format_verdict
 
 _WHOLE_DATASET = "the dataset"  # name of the suite with the findings that do not concern one file
 

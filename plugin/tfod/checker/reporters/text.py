@@ -11,15 +11,14 @@ from tfod.checker.finding import Severity, join_names, plural
 from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import WIDTH, visible
+from tfod.checker.reporters.groups import Group, group_findings
 from tfod.checker.reporters.wording import (
-    Group,
     describe_dataset,
     format_amounts,
     format_dataset_verdict,
     format_decoded,
     format_location,
     format_verdict,
-    group_findings,
     next_steps,
 )
 
