@@ -57,11 +57,7 @@ class CocoDocument:
 
     @classmethod
     def read(cls, subset: str, path: str, image_folder: str | None) -> CocoDocument:
-        """Read a JSON; its images may be in a requested folder.
-
-        Raises:
-            TfodError: the file is not COCO JSON, or an entry is invalid.
-        """
+        """Read a JSON; raises TfodError if it is not COCO JSON, or an entry is invalid."""
         lists = _read_lists(path)
         folder, name = os.path.split(path)
         keypoint_file = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))

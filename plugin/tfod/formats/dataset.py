@@ -125,12 +125,7 @@ class Images:
         label_map: LabelMap | None,
         classes: Classes,
     ) -> Images:
-        """Return the columns of some rows.
-
-        Raises:
-            RecordError: a record is invalid.
-            TfodError: an object has no class.
-        """
+        """Return the columns of some rows; raises TfodError for an object without a class."""
         if isinstance(detections, Detections):
             images = cls._of_records(subset, detections, label_map, classes)
         else:
@@ -241,12 +236,9 @@ class Images:
         return memoryview(self.detections.examples.buffer)[start:end] if end > start else None
 
     def to_pixels(self) -> np.ndarray:
-        """Return the boxes in pixels, float64 of shape (m, 4).
+        """Return the boxes in pixels, float64 of shape (m, 4); raises TfodError for unknown sizes.
 
         Boxes from shards become the shortest decimals that give the same float32.
-
-        Raises:
-            TfodError: the size of an image with boxes is unknown.
         """
         counts = np.diff(self.splits)
         for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():

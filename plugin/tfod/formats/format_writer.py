@@ -194,11 +194,7 @@ class FormatWriter(abc.ABC):
     # Methods that subclasses call
 
     def _write_images(self, images: Images, subfolder: str = "") -> list[str]:
-        """Write the image files of a batch, and count data that the format cannot store.
-
-        Returns:
-            The names of the image files in the subfolder.
-        """
+        """Write the image files of a batch, count losses, and return the names of the files."""
         names = self._make_image_names(images, subfolder)
         self._count_losses(images)
         rows = [] if self._options.no_images else images.rows_with_image
@@ -236,10 +232,7 @@ class FormatWriter(abc.ABC):
             file.write(content)
 
     def _write_label_map(self, label_map: LabelMap) -> None:
-        """Write a label map if the format itself does not preserve the class ids.
-
-        A list of all classes preserves ids that count from 1.
-        """
+        """Write a label map, unless the format preserves the ids by a list of classes."""
         ids = [item.id for item in label_map.items]
         is_in_order = self.LISTS_CLASSES and ids == list(range(1, len(ids) + 1))
         if not self.label_map_file and not is_in_order:
@@ -264,11 +257,7 @@ class FormatWriter(abc.ABC):
     def _fit_mask(
         self, mask: Mask, detection: Detection, size: tuple[int, int]
     ) -> np.ndarray | None:
-        """Return the pixels of a mask in the size of its image, or None to leave it out.
-
-        Raises:
-            TfodError: the mask is not a PNG image.
-        """
+        """Return a mask in the size of its image, or None to leave it out; raises TfodError."""
         try:
             pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:

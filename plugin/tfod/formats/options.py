@@ -171,11 +171,7 @@ class ConversionProblems:
         return trimmed
 
     def raise_refusals(self, images: int, objects: int) -> None:
-        """Stop the conversion if anything was refused, or if no image or object remains.
-
-        Raises:
-            TfodError: something prevents writing; with counts, first locations and fixes.
-        """
+        """Raise TfodError if anything was refused, or if no image or object remains."""
         if 2 * self.normalized >= max(self.boxes, 1):
             raise TfodError(
                 f"{self._consequence}: {self.normalized} of {self.boxes} boxes are within 0 to 1, "

@@ -83,11 +83,7 @@ TARGETS = {
 
 
 def recognize(path: str, requested: str | None, option: str = "--from") -> Recognized:
-    """Recognize the format of a source, unless it is requested; the result has exactly one name.
-
-    Raises:
-        TfodError: the path does not exist, or its format is unclear.
-    """
+    """Recognize the format of a source unless it is requested; raises TfodError if unclear."""
     if requested == SHARDS or (requested is None and contains_shards(path)):
         return Recognized([SHARDS], path)
     recognized = recognize_annotations(path, requested)
@@ -132,11 +128,7 @@ def open_source(
 
 
 def choose_target_format(path: str, requested: str | None, source_format: str) -> str:
-    """Return the name of the format to write; annotations become shards by default.
-
-    Raises:
-        TfodError: the format is unclear, or does not fit the path.
-    """
+    """Return the name of the format to write; raises TfodError if it is unclear."""
     if requested is not None:
         if requested not in FORMATS and parse_shard_name(path):
             raise TfodError(f"{path}: {requested} is a folder of shards; enter a folder")

@@ -85,11 +85,7 @@ def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | None]:
 
 
 def read_cvat_stream(stream: Any, name: str) -> Iterator[CvatMeta | CvatImage | None]:
-    """Yield the parts of a document in a binary stream, as :func:`read_cvat_xml` does.
-
-    Raises:
-        TfodError: the stream is not CVAT's XML.
-    """
+    """Yield the parts of a document in a binary stream, as :func:`read_cvat_xml` does."""
     has_meta = False
     image_count = 0
     for element in iterate_children(stream, name, "annotations", ("meta", "image", "track")):

@@ -99,11 +99,7 @@ class DetectionBuilder:
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts from 0
 
     def build(self, image: CvatImage) -> Detection:
-        """Convert a frame, without the shapes that are outside it.
-
-        Raises:
-            TfodError: a class is not in the label map, or the size is unknown.
-        """
+        """Convert a frame without shapes outside it; raises TfodError for unknown classes."""
         size = get_frame_size(image)
         self.losses[_UNSUPPORTED].update(image.other_shapes)
         shapes, corners = [], []
@@ -148,11 +144,7 @@ class DetectionBuilder:
         )
 
     def complete(self, detection: Detection, encoded: bytes | None) -> Detection:
-        """Add a source id, and the image file if any, to a Detection.
-
-        Raises:
-            TfodError: the file is in a format that TensorFlow does not read, and is damaged.
-        """
+        """Add a source id, and the image file if any; raises TfodError if the file is damaged."""
         detection = replace(detection, source_id=str(next(self._numbers)))
         if not encoded:
             return detection

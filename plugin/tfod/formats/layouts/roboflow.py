@@ -31,11 +31,7 @@ _FOLDERS = {"val": "valid", "validation": "valid"}
 
 
 def get_subset_folder(subset: str, existing: Iterable[str] = ()) -> str:
-    """Return the name of the folder of a subset.
-
-    Raises:
-        TfodError: an existing subset has the same folder.
-    """
+    """Return the name of the folder of a subset; raises TfodError if another subset uses it."""
     folder = _FOLDERS.get(subset, to_stem(subset))
     for other in existing:
         if other != subset and get_subset_folder(other) == folder:

@@ -50,10 +50,7 @@ _SAFE = {
 def open_xml(path: str, shown_path: str = "") -> Iterator[tuple[Any, str]]:
     """Open an XML file, or the ``annotations.xml`` in a zip, and yield a stream and its name.
 
-    ``shown_path`` replaces the path in messages.
-
-    Raises:
-        TfodError: the file cannot be read, or the zip does not have exactly one such file.
+    ``shown_path`` replaces the path in messages. Raises TfodError if the file cannot be read.
     """
     if not (os.path.isfile(path) and is_zip(path)):
         with convert_os_errors(path), Path(path).open("rb") as file:
@@ -135,12 +132,7 @@ def iterate_children(stream: Any, name: str, root: str, tags: Collection[str]) -
 
 
 def parse_xml(path: str) -> Any:
-    """Parse a small document and return its root; tags become lowercase, as expected in VOC.
-
-    Raises:
-        TfodError: the file cannot be read, is not well-formed XML, has a document type, or is too
-            long.
-    """
+    """Parse a small document, and return its root with lowercase tags; raises TfodError."""
     with convert_os_errors(path), _import_lxml(path) as etree:
         if os.path.getsize(path) > _MAX_PARSED_BYTES:
             limit = _MAX_PARSED_BYTES >> 20

@@ -162,10 +162,7 @@ class ImageFiles:
     def find(
         self, names: Sequence[str], location: str, problems: ConversionProblems
     ) -> tuple[str, str] | None:
-        """Return path and name of the first image that exists, or None.
-
-        If a name matches several images, the first is returned and a refusal is counted.
-        """
+        """Return path and name of the first image that exists, or None; refuses several matches."""
         for name in filter(None, dict.fromkeys(names)):
             has_folder = "/" in name or "\\" in name
             if has_folder and (existing := self._find_path(name.replace("\\", "/"))):
