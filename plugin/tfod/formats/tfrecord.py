@@ -93,7 +93,12 @@ def read(source: str, options: Options) -> Dataset:
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     return Dataset(
-        classes, [shard_set.subset for shard_set in sets], read_images, finish, sources=paths
+        classes,
+        [shard_set.subset for shard_set in sets],
+        read_images,
+        finish,
+        sources=paths,
+        counters=[problems],
     )
 
 
@@ -212,9 +217,10 @@ class Writer(FormatWriter):
             options.overwrite,
             find_existing=find_existing if is_shard else None,
         ) as output:
-            return cls(output, folder, name, dataset, options).write_all(
+            result = cls(output, folder, name, dataset, options).write_all(
                 dataset, os.path.dirname(target) if is_shard else target
             )
+        return result._replace(paths=output.published)
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:
