@@ -29,8 +29,8 @@ _NO_SHARD = "ZIP013"
 def list_offers(report: Report, *, is_repaired: bool) -> list[dict[str, Any]]:
     """Return the repairs that change something, as JSON; none if no record could be read.
 
-    Each has ``odd_boxes`` (``clip``, ``drop`` or empty); ``changes``: code, title and description of
-    each repair, or number of boxes; and ``remaining``: code, title and number of errors. A repaired
+    Each has ``odd_boxes`` (``clip``, ``drop`` or empty); ``changes``: code, title, and description
+    of a repair or number of boxes; and ``remaining``: code, title and number of errors. A repaired
     copy is only repaired again if its boxes need a decision.
     """
     if not report.counts.records:
