@@ -159,7 +159,7 @@ def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
         copy = Path(shutil.copy(EXAMPLES[example], folder))
         files.append(_store(copy, "file", copy.name))
     _require_valid(texts, files)
-    return _queue(folder, files, texts, client=client)
+    return _queue(folder, files, texts, client)
 
 
 def change(
@@ -196,11 +196,11 @@ def change(
             if file.role in ("profile", "cvat_labels"):
                 files.append(file)
     except FileNotFoundError:
-        detail = "The upload was deleted. Upload the files again."
+        detail = "The upload was deleted. Upload it again."
         raise ProblemError(410, detail, limit="upload_seconds") from None
     texts = {"for": original.receiver, "profile": original.profile, "label_map": original.label_map}
-    source = {"convert_of" if converts else "repair_of": key, "odd_boxes": odd_boxes}
-    return _queue(folder, files, texts, client=client, **source)
+    texts |= {"convert_of" if converts else "repair_of": key, "odd_boxes": odd_boxes}
+    return _queue(folder, files, texts, client)
 
 
 def _require_turn() -> str:
@@ -255,11 +255,7 @@ def _unknown_field(name: str | None, kind: str, fields: Iterable[str]) -> Proble
 
 
 def _queue(
-    folder: Path,
-    files: Iterable[UploadedFile],
-    texts: Mapping[str, str | None],
-    client: str,
-    **source: str | None,
+    folder: Path, files: Iterable[UploadedFile], texts: Mapping[str, str | None], client: str
 ) -> tuple[Validation, str]:
     token = secrets.token_urlsafe(16)
     upload = Request(
@@ -269,7 +265,9 @@ def _queue(
         label_map=texts.get("label_map"),
         token=hash_token(token),
         client=client,
-        **source,
+        repair_of=texts.get("repair_of"),
+        convert_of=texts.get("convert_of"),
+        odd_boxes=texts.get("odd_boxes"),
     )
     accepted = queue().folder.accept(folder, upload)
     _bytes.inc(sum(file.bytes for file in upload.files))
