@@ -219,7 +219,7 @@ def test_where_the_cause_is_another(
 
 def test_only_some_rules(run: Run, tmp_path: Path) -> None:
     source = write(tmp_path / "in", with_boxes([OVER, INVERTED, CAT_BOX]))
-    run(source, tmp_path / "out", "--odd-boxes", "drop", "--skip", "BOX003")
+    run(source, tmp_path / "out", "--odd-boxes", "drop", "--ignore", "BOX003")
     assert len(read(tmp_path / "out")[0].boxes) == 2
 
 

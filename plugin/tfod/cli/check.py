@@ -105,7 +105,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _max_decoded(text: str) -> int | None:
     try:
-        return parse_max_decoded(text)
+        return parse_max_decoded(text.lower())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -58,7 +58,9 @@ def add_arguments(parser: Parser) -> None:
     text = f"pixels by which box sides may differ (default: {PIXEL}, a pixel plus rounding)"
     add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
     text = "do not compare masks, keypoints, captions, images, or an attribute of this name"
-    add("--ignore", metavar="NAME", help=text, action="append", default=[])
+    add("--without", metavar="NAME", help=text, action="append", default=[])
+    text = "compare only this subset of A and B"
+    add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
     add("--same-subsets", action="store_true", help="report records in different subsets")
     text = "maximum number of differences to list per kind; all are counted (default: 100)"
     add("--max-differences", metavar="N", help=text, type=whole_number(), default=100)
@@ -80,8 +82,9 @@ def _run(arguments: argparse.Namespace) -> int:
     options = Options(
         arguments.label_map,
         arguments.images,
-        no_images="images" in arguments.ignore,
-        masks="masks" not in arguments.ignore,
+        no_images="images" in arguments.without,
+        subset=arguments.subset,
+        masks="masks" not in arguments.without,
         odd_boxes=OddBoxes.KEEP,
         field_mapping=profile.field_mapping if profile else None,
     )
@@ -96,7 +99,7 @@ def _run(arguments: argparse.Namespace) -> int:
             read_side(arguments.b, options, arguments.from_b, "--from-b"),
             tolerance=arguments.tolerance,
             same_subsets=arguments.same_subsets,
-            ignore=arguments.ignore,
+            without=arguments.without,
             max_differences=arguments.max_differences,
         )
         if arguments.format == "json":

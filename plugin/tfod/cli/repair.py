@@ -52,14 +52,12 @@ def add_arguments(parser: Parser) -> None:
     add_receiver(add)
     add_label_map(add)
     for name, text in (
-        ("--only", "rules or families to fix, such as BOX,LAB008"),
-        ("--skip", "rules or families not to fix"),
+        ("--select", "rules or families to fix, such as BOX,LAB008"),
+        ("--ignore", "rules or families not to fix"),
     ):
         add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
-    text = (
-        "boxes that need a decision: clip those that reach outside the image, or drop the objects "
-    )
-    text += "of all inverted, flat, non-finite and outside ones (default: leave them)"
+    text = "clip boxes that reach outside the image; or drop the objects of these and of inverted, "
+    text += "flat and non-finite boxes (default: leave them)"
     add("--odd-boxes", help=text, choices=("clip", "drop"))
     add("--overwrite", action="store_true", help="replace shards of the same subsets in DEST")
 
@@ -73,17 +71,17 @@ def _run(arguments: argparse.Namespace) -> int:
 def _make_options(arguments: argparse.Namespace) -> Options:
     if arguments.target is None and not arguments.dry_run:
         raise TfodError("name the folder to write after SOURCE, or pass --dry-run")
-    skip = frozenset(arguments.skip or ())
-    if always_fixed := sorted(ALWAYS_FIXED & skip):
+    ignore = frozenset(arguments.ignore or ())
+    if always_fixed := sorted(ALWAYS_FIXED & ignore):
         raise TfodError(
-            f"--skip {always_fixed[0]}: unreadable data cannot be copied; omit this code"
+            f"--ignore {always_fixed[0]}: unreadable data cannot be copied; omit this code"
         )
     return Options(
         profile=load_named_profile(arguments.profile),
         receiver=arguments.receiver,
         label_map=arguments.label_map,
-        only=None if arguments.only is None else frozenset(arguments.only),
-        skip=skip,
+        select=None if arguments.select is None else frozenset(arguments.select),
+        ignore=ignore,
         odd_boxes=arguments.odd_boxes and OddBoxes(arguments.odd_boxes),
         max_record_bytes=read_limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         overwrite=arguments.overwrite,

@@ -223,7 +223,7 @@ class _Run:
             if finding.code in _CAUSES and self._options.includes(finding.code):
                 raise TfodError(
                     f"{finding.shard}: {finding.message} ({finding.code}), so --odd-boxes would "
-                    f"keep wrong boxes; correct the script, or add --skip {finding.code}"
+                    f"keep wrong boxes; correct the script, or add --ignore {finding.code}"
                 )
 
     def repair(self, out: OutputFolder) -> Outcome:

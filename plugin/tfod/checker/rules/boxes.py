@@ -25,7 +25,7 @@ MAX_NUMBER_OF_BOXES = 100
 _NEARLY_ONE_PIXEL = 1 - 1e-3  # rounding can make a box of one pixel slightly smaller
 _MIN_BOXES = 10  # in a shard with fewer boxes, BOX007 reports each of them
 
-_CLIP = "clip boxes to the image: tfod repair SOURCE FOLDER --odd-boxes clip"
+_CLIP = "clip them to the image: tfod repair SOURCE FOLDER --odd-boxes clip"
 _DROP = "drop its object: tfod repair SOURCE FOLDER --odd-boxes drop"
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
@@ -92,8 +92,7 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
     "BOX003 error: box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
     "clipped to nothing.",
-    fix="If there are many, normalize them by the size of the image in the record. "
-    f"Otherwise, {_CLIP}",
+    fix=f"Normalize boxes by the size of the image in the record, or {_CLIP}",
     source=_TO_ABSOLUTE,
 )
 def _check_far_outside(batch: Batch) -> Iterable[Finding]:
@@ -110,7 +109,7 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     "BOX004 warning: box extends slightly beyond the image",
     why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
     "is visible.",
-    fix=f"C{_CLIP[1:]}",
+    fix=f"Correct the boxes, or {_CLIP}",
     source=_TO_ABSOLUTE,
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
     "clipped. Other boxes are left unchanged.",

@@ -28,6 +28,7 @@ from tfod.errors import TfodError, how_to_install
 TASK, JOB, PROJECT = "task", "job", "project"
 KINDS = (TASK, JOB, PROJECT)
 HOST_VARIABLE, DEFAULT_HOST = "CVAT_HOST", "http://localhost"
+_CHECK_ADDRESS = f"check its address in tfod cvat --server, or in the variable {HOST_VARIABLE}"
 TOKEN_VARIABLE = "CVAT_ACCESS_TOKEN"
 ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
 _USER_VARIABLE, _PASSWORD_VARIABLE = "CVAT_USER", "PASS"
@@ -67,6 +68,7 @@ class Target:
     @classmethod
     def parse(cls, kind: str, number: str) -> Target:
         """Parse the values of ``--cvat KIND ID``, or raise TfodError."""
+        kind = kind.lower()
         if kind not in KINDS or not number.isascii() or not number.isdigit():
             raise TfodError(f"--cvat {kind} {number}: pass {', '.join(KINDS)}, then its number")
         return cls(kind, int(number))
@@ -224,7 +226,8 @@ class Server:
         except unexpected as error:
             text = one_line(f"{type(error).__name__}: {error}")
             raise ServerError(
-                f"unexpected response from {self.host} ({text}); is it a CVAT server?"
+                f"unexpected response from {self.host} ({text}); is it a CVAT server? If not, "
+                f"{_CHECK_ADDRESS}"
             ) from None
 
     def _api_error(self, error: Any) -> ServerError:
@@ -253,7 +256,7 @@ class Server:
                 f"{self.host}: no secure connection ({text}); check the address, or set "
                 "SSL_CERT_FILE to the server's own certificate"
             )
-        return ServerError(f"{self.host} cannot be reached ({text}); check its address")
+        return ServerError(f"{self.host} cannot be reached ({text}); {_CHECK_ADDRESS}")
 
 
 def describe_pending_import(server: Server, target: Target) -> str:
@@ -280,10 +283,15 @@ def connect(url: str | None = None) -> Iterator[Server]:
     try:
         client = sdk.Client(url, logger=logger, check_server_version=False)
     except Exception as error:  # cvat-sdk checks the URL
-        raise TfodError(f"{url}: {error}; check --server or {HOST_VARIABLE}") from None
+        raise TfodError(f"{url}: {error}; {_CHECK_ADDRESS}") from None
     with client:
         server = Server(client)
-        about = server.get("/api/server/about")  # needs no login
+        try:
+            about = server.get("/api/server/about")  # needs no login
+        except ServerError as error:
+            if error.status == 404:
+                raise TfodError(f"{server.host} is not a CVAT server; {_CHECK_ADDRESS}") from None
+            raise
         server.version = str(about.get("version", "")) if isinstance(about, dict) else ""
         if server.version_numbers is not None and server.version_numbers < _MIN_VERSION:
             raise TfodError(
