@@ -6,8 +6,8 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from tfod.checker.analysis.encoded_images import MAX_DECODED, parse_max_decoded
@@ -38,11 +38,11 @@ from tfod.cli.printing import begin_output, existing_files, list_source_files, p
 from tfod.errors import TfodError
 from tfod.sources.resolved import ResolvedSources
 from tfod.sources.resolver import resolve
+from tfod.tfrecord.progress import PROGRESS
 from tfod.tfrecord.storage.archive import ZipLimits
 
 if TYPE_CHECKING:
     from tfod.beam import Runner
-    from tfod.checker.analysis.examine import Progress
     from tfod.checker.references.cvat_task import Task
 
 FORMATS = ("text", "json", "html", "junit", "github")
@@ -130,9 +130,8 @@ def _run(arguments: argparse.Namespace) -> int:
         inputs += existing_files(configuration.file, configuration.profile, options.label_map)
         inputs += list_source_files(all_sources)
         with begin_output(arguments.output, inputs) as output:
-            has_bar = options.runner is None and sys.stderr.isatty() and not arguments.quiet
-            with _progress_bar(sources) if has_bar else nullcontext() as progress:
-                report = check(sources, options, progress or (lambda *_: None))
+            PROGRESS.total_bytes = sum(file.size or 0 for file in sources.files)
+            report = check(sources, options)
             output.write(_render(report, options, arguments, sources))
     return 0 if report.valid else 1
 
@@ -250,16 +249,3 @@ def _render(
 
         return renderer(report, choose_samples(report, sources.shards, options.profile))
     return renderer(report)
-
-
-@contextmanager
-def _progress_bar(sources: ResolvedSources) -> Iterator[Progress | None]:
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield None
-        return
-    total = sum(file.size or 0 for file in sources.files) or None
-    style = {"unit": "B", "unit_scale": True, "leave": False, "dynamic_ncols": True}
-    with tqdm(total=total, desc="checking", file=sys.stderr, **style) as bar:
-        yield lambda read, _: bar.update(read)

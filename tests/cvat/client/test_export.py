@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.cvat.client import connection
+from tfod.tfrecord.progress import BYTES_RECEIVED, BYTES_SENT, PROGRESS
 
 from tests.commands import Run, free_port, run_python
 from tests.cvat.client.conftest import add_objects, detections, shape
@@ -218,6 +219,14 @@ class TestFailuresOfTheServer:
         answered.set()
         assert (ran.code, ran.err.count("\n")) == (2, 1)
         assert "cannot be reached" in ran.err
+
+    def test_progress(self, run: Run, tmp_path: Path) -> None:
+        zip_file = tmp_path / "a.zip"
+        PROGRESS.reset()
+        assert run("cvat", "export", "task", 1, zip_file).code == 0
+        assert PROGRESS.counts[BYTES_RECEIVED] > 0 and not PROGRESS.counts[BYTES_SENT]
+        assert run("cvat", "import", "task", 1, zip_file).code == 0
+        assert PROGRESS.counts[BYTES_SENT] > 0
 
     @pytest.mark.parametrize("runs", [False, True])
     def test_another_server(self, run: Run, stub: StubServer, tmp_path: Path, runs: bool) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tfod.errors import TfodError, how_to_install
+from tfod.tfrecord.progress import BYTES_RECEIVED, BYTES_SENT, PROGRESS
 
 TASK, JOB, PROJECT = "task", "job", "project"
 KINDS = (TASK, JOB, PROJECT)
@@ -173,7 +174,7 @@ class Server:
             # The server may have another address in its own network.
             parts = urlsplit(str(request.result_url))
             url = self.host + parts.path + (f"?{parts.query}" if parts.query else "")
-            downloader.download_file(url, Path(path), pbar=_make_progress_bar())
+            downloader.download_file(url, Path(path), pbar=_count_bytes(BYTES_RECEIVED))
 
     def upload(self, target: Target, path: str, format_name: str, append: bool) -> None:
         """Upload a file and wait until the server has imported it, or raise TfodError.
@@ -186,7 +187,7 @@ class Server:
         options: dict[str, Any] = {
             "url_params": {"id": target.number},
             "conv_mask_to_poly": False,
-            "pbar": _make_progress_bar(),
+            "pbar": _count_bytes(BYTES_SENT),
             "status_check_period": _PAUSE,
         }
         try:
@@ -317,7 +318,9 @@ def _login_by_password(server: Server) -> None:
                 f"no password for {user} at {server.host}; set {TOKEN_VARIABLE}, or "
                 f"{_USER_VARIABLE} and {_PASSWORD_VARIABLE}"
             )
+        PROGRESS.is_hidden = True
         password = getpass.getpass(f"Password for {user} at {server.host}: ")
+        PROGRESS.is_hidden = False
     try:
         with server.convert_errors():
             server.client.login((user, password))
@@ -350,12 +353,13 @@ def one_line(text: str) -> str:
     return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
 
-def _make_progress_bar() -> Any:
-    from cvat_sdk.core.helpers import DeferredTqdmProgressReporter
+def _count_bytes(description: str) -> Any:
+    """Return a reporter of cvat-sdk that counts the bytes of a transfer."""
+    from cvat_sdk.core.progress import NullProgressReporter
 
-    disable = None if sys.stderr is not None else True  # tqdm: None hides it unless on a terminal
-    options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": disable}
-    return DeferredTqdmProgressReporter(options)
+    reporter = NullProgressReporter()
+    reporter.advance = functools.partial(PROGRESS.add, description)
+    return reporter
 
 
 @contextmanager
