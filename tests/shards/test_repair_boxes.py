@@ -275,7 +275,7 @@ def test_what_a_rule_suggests_removes_the_finding(
         assert command and command[-1] not in typed
         typed.append(command[-1])
         output = tmp_path / str(len(typed))
-        paths = {"SOURCE": source, "FOLDER": output}
-        run(*(paths.get(word, word) for word in command[1:]))
+        assert command[:2] == ["repair", "SOURCE"]
+        run(source, output, *command[3:])
         source = output if output.exists() else source
     assert typed
