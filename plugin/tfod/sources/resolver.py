@@ -82,9 +82,7 @@ def resolve(
         (named_maps if is_map else shard_sources).append(source)
     if not shard_sources and not any(map(is_named_label_map, named_maps)):
         if not named_maps:
-            raise ShardsNotFoundError(
-                "no source is given; pass shards, a folder or a zip"
-            )
+            raise ShardsNotFoundError("no source is given; pass shards, a folder or a zip")
         raise ShardsNotFoundError(f"{named_maps[0]}: pass the shards of this label map, too")
     for path in named_maps:
         require_label_map(path)
