@@ -130,7 +130,7 @@ def test_the_line_for_the_configuration_works_where_a_zip_is_unpacked(
 
 
 FAILING = [mutant for mutant in all_mutants() if mutant.fires and mutant.code != "TFR013"]
-COMMAND = re.compile(r"(?m)^ +(tfod .+)$|(?:type|run): (tfod [^;\n]+[^;.\n])")
+COMMAND = re.compile(r"(?m)^ +(tfod (?!cvat).+)$|(?:type|run): (tfod [^;\n]+[^;.\n])")
 
 
 def suggested(text: str) -> Iterator[tuple[str, str]]:
