@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("command", "message"),
     [
         ("check /dev/null", "/dev/null: is neither a file nor a folder"),
-        ("describe -", "-: only tfod check and tfod show read standard input; name a file"),
+        ("describe -", "-: only tfod check and tfod show read standard input; pass a file"),
         ("convert https://localhost:9/x out", "other formats cannot be read from a URL"),
         ("reshard voc out", "contains Pascal VOC annotations, no shards; to convert them"),
         ("check csv", "type: tfod convert csv shards"),

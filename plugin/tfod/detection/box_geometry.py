@@ -37,8 +37,7 @@ def to_pixel_corners(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return normalized boxes in pixels, and clamped to the image, both float64 of shape (n, 4).
 
-    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, shape (n,
-    2).
+    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, (n, 2).
     """
     limits = np.asarray(sizes, np.float64)[..., [1, 0, 1, 0]]
     with np.errstate(invalid="ignore"):

@@ -79,8 +79,7 @@ class Keypoints(_ComparedByContent):
 class PngMask:
     """A mask as a one-channel PNG of the image's size; pixels of an object are above 0.
 
-    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 if it is not from a
-    shard.
+    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 outside of shards.
     """
 
     data: memoryview | bytes

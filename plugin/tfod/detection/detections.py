@@ -1,8 +1,7 @@
 """Detections in columns: the annotations of a batch of records, and their problems.
 
 Unreadable values are problems with a row and a key (:mod:`tfod.detection.problems`). The checker
-reports them; reading a row with a problem as a Detection raises it. Creating the batch checks
-nothing.
+reports them; reading such a row as a Detection raises an error. Creating a batch checks nothing.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _to_list(values: Any, count: int | None = None) -> list[Any]:
     if isinstance(values, (str, bytes, Mapping, set)):
         raise _FieldError(f"is {reprlib.repr(values)}, expected a list")
     if type(values) is list and _PLAIN_TYPES.issuperset(map(type, values)):
-        items = values  # nearly always; avoids a copy
+        items = values  # the usual case, which needs no copy
     else:
         items = [x.item() if isinstance(x, np.generic) else x for x in values]
     if count is not None and len(items) != count:
@@ -186,7 +186,7 @@ def _image_labels(labels: Any, *_: object) -> dict[str, bytes]:
     _require_json([dict(label.attributes) for label in labels])
     columns = [column for column in (texts, ids) if any(value is not None for value in column)]
     if not columns or any(None in column for column in columns):
-        raise _FieldError("need a text each, or an id each")
+        raise _FieldError("need a text for each label, or an id for each label")
     if texts in columns:
         features[keys.IMAGE_CLASS_TEXT] = _texts(texts)
     if ids in columns:
@@ -309,17 +309,15 @@ def encode_labelled_image(
     header = read_image_header(encoded, 0, len(encoded))
     # Without a readable header, assume colour, like TensorFlow.
     channels = int64_feature([header.channels if header else 3])
-    image = one_bytes_feature(encoded)
     features = {
         "height": int64_feature([size[0]]),
         "width": int64_feature([size[1]]),
         **dict.fromkeys(("channels", "depth"), channels),
         "label": int64_feature([label]),
-        **dict.fromkeys(("image", "image_raw"), image),
+        **dict.fromkeys(("image", "image_raw"), one_bytes_feature(encoded)),
         "filename": one_bytes_feature(filename.encode()),
     }
-    order = (*PROFILES[profile.value], "filename")
-    return encode_example({key: features[key] for key in order})
+    return encode_example({key: features[key] for key in (*PROFILES[profile.value], "filename")})
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tfod.example.example_batch import Column
 from tfod.example.wire import Kind
 
 READ = "read"
-"""Case of a problem that importers tolerate, by reading or ignoring the value."""
+"""Case of a problem that importers tolerate: they read or ignore the value."""
 EMPTY_RECORD = "nothing"
 """Case of a record without any feature of its layout."""
 _ONE_EACH = "write the record again with one value for each object"
@@ -35,11 +35,9 @@ class DetectionProblem(NamedTuple):
     """A problem of one record.
 
     Attributes:
-        row: row of the batch.
         code: code of the checker's rule.
-        key: feature key in the record; the common prefix if several keys are concerned.
+        key: feature key in the record, or the common prefix of several keys.
         cause: rest of the sentence that begins with the key.
-        fix: suggested fix; may be empty.
         value: invalid value; for BOX001, all lengths of the record by key.
         case: case of the rule; importers stop at a problem without a case.
     """
@@ -58,7 +56,7 @@ class DetectionProblem(NamedTuple):
         return f"{self.key} {self.cause}" if self.key else self.cause
 
     def hides_boxes(self, mapping: FieldMapping) -> bool:
-        """Return whether the objects of the record cannot be told apart."""
+        """Return whether the boxes of the record cannot be read."""
         return not self.case and (self.code in _HIDE_BOXES or self.key in mapping.box)
 
 
@@ -313,8 +311,7 @@ def _one_class(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         numbers = column[row]
         if np.count_nonzero(numbers) != 1 or numbers.max() != 1:
             cause = f"holds {len(numbers)} values, expected one, or a single 1 among zeros"
-            fix = "write one class per image"
-            yield DetectionProblem(row, "EXA005", column.key, cause, fix)
+            yield DetectionProblem(row, "EXA005", column.key, cause, "write one class per image")
 
 
 def _image_classes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
@@ -342,5 +339,4 @@ def _extra_attributes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         try:
             read_attributes(batch, row, int(batch.box_counts[row]))
         except ExtraError as error:
-            fix = "export the shard again"
-            yield DetectionProblem(row, "EXA013", key, str(error), fix)
+            yield DetectionProblem(row, "EXA013", key, str(error), "export the shard again")

@@ -29,10 +29,10 @@ class EncodingIssue(enum.Enum):
 
 
 def find_encoding_issues(buffer: Buffer, start: int, end: int) -> tuple[EncodingIssue, str] | None:
-    """Return what is unusual about a record that protobuf reads, and the reason.
+    """Return the encoding issue of a record that protobuf reads, and the reason.
 
-    None if all readers ignore it. To protobuf, a known field with a wrong wire type makes a record
-    NOT_AN_EXAMPLE, which takes precedence.
+    None if it affects no reader. NOT_AN_EXAMPLE, for a known field with a wrong wire type, takes
+    precedence.
     """
     issues = list(_record_issues(buffer, start, end))
     worst = (issue for issue in issues if issue[0] is EncodingIssue.NOT_AN_EXAMPLE)

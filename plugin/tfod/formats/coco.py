@@ -68,11 +68,11 @@ def read(source: str, options: Options) -> Dataset:
     """
     files = find_coco_files(SourceFiles.at(source))
     if not files:
-        raise TfodError(f"{source} contains no JSON of COCO's instances; enter the path of one")
+        raise TfodError(f"{source} contains no JSON of COCO's instances; pass the path of one")
     files_by_subset = {get_subset(file): file for file in files}
     if len(files_by_subset) < len(files):
         listed = ", ".join(files)
-        raise TfodError(f"{source}: two JSONs belong to the same subset: {listed}; enter one")
+        raise TfodError(f"{source}: two JSONs belong to the same subset: {listed}; pass one")
     problems = ConversionProblems(options)
     documents = [
         CocoDocument.read(subset, file, options.images)
@@ -123,7 +123,7 @@ def _build_detections(
 def _read_object(
     entry: Mapping[str, Any], document: CocoDocument, builder: DatasetBuilder
 ) -> AnnotatedObject | None:
-    """Read an annotation; returns None if it has no box."""
+    """Read an annotation; return None if it has no box."""
     location, problems = format_location(document.file, entry.get("id")), builder.problems
     if not entry.get("bbox"):
         problems.annotated += 1
@@ -319,12 +319,11 @@ class Writer(FormatWriter):
             if mask is not None:
                 pixels = self._fit_mask(mask, detection, size)
                 if pixels is not None:
-                    runs = run_lengths(pixels.T.ravel())
-                    entry["segmentation"] = {"counts": runs, "size": size}
+                    counts = run_lengths(pixels.T.ravel())
+                    entry["segmentation"] = {"counts": counts, "size": size}
             if detection.keypoints is not None:
                 label = images.classes[start + number]
-                points = detection.keypoints
-                entry |= self._format_keypoints(points, number, size, label, label_map)
+                entry |= self._format_keypoints(detection.keypoints, number, size, label, label_map)
             attributes = {name: value for name, value in values.items() if value is not None}
             if attributes:
                 entry["attributes"] = attributes
@@ -344,8 +343,7 @@ class Writer(FormatWriter):
             if has_points and not points.visibility[number].any():
                 return {}  # the class has no keypoints
             rows = list(range(count))
-            names = points.names or [str(row + 1) for row in rows]
-            self._point_names.setdefault(label, names)
+            self._point_names.setdefault(label, points.names or [str(row + 1) for row in rows])
         visibility = points.visibility[number, rows]
         pixels = multiply_as_typed(points.xy[number, rows], np.array(size[::-1]))
         xy = np.where(visibility[:, None] > 0, pixels, 0).round(DECIMALS).tolist()

@@ -61,12 +61,10 @@ class FormatWriter(abc.ABC):
     Args:
         folder: empty folder to write to.
         image_folder: folder to write images to; None to leave them out.
-        options: options of the conversion.
 
     Attributes:
-        losses: counts data that the format cannot store.
-        problems: counts masks whose size differs from their image.
-        notes: further notes, as sentences.
+        losses: counts of data that the format cannot store.
+        problems: counts of masks whose size differs from their image.
         documents: paths of the files with annotations.
         label_map_file: name of the label map next to the dataset; '' for none.
     """
@@ -120,7 +118,7 @@ class FormatWriter(abc.ABC):
                     names = ", ".join(os.path.basename(path) for path in writer.documents)
                     raise TfodError(
                         f"{target} is one file, but the dataset needs {len(writer.documents)} "
-                        f"({names}); enter a folder instead"
+                        f"({names}); pass a folder instead"
                     )
                 output.replace(target, writer.documents[0])
                 label_map = os.path.join(folder, writer.label_map_file)
@@ -175,7 +173,7 @@ class FormatWriter(abc.ABC):
     # Methods that subclasses override
 
     def require_name(self, subset: str) -> None:
-        """Check that the name of a subset can be written; raises TfodError."""
+        """Raise TfodError if the name of a subset cannot be written."""
         if safe_relative_path(subset) != subset:
             raise TfodError(f"the subset {subset!r:.81} cannot be the name of a folder; rename it")
 
@@ -257,7 +255,7 @@ class FormatWriter(abc.ABC):
     def _fit_mask(
         self, mask: Mask, detection: Detection, size: tuple[int, int]
     ) -> np.ndarray | None:
-        """Return a mask in the size of its image, or None to leave it out; raises TfodError."""
+        """Return a mask in the size of its image; None to leave it out. May raise TfodError."""
         try:
             pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
@@ -286,7 +284,7 @@ class FormatWriter(abc.ABC):
                 self.losses[_SPACES][""] += 1
                 path = stripped
             if extension and extension.lower() not in FORMAT_OF_EXTENSION:
-                path += _find_extension(images, row)  # readers search images by extension
+                path += _find_extension(images, row)  # readers look for images by extension
             if path.startswith(".") or "/." in path:  # readers skip hidden files
                 path = _HIDDEN.sub("_.", path)
             stem, extension = ids.make(path, "image")
@@ -310,12 +308,13 @@ class FormatWriter(abc.ABC):
             lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(label.attributes) for label in labels)
             image_keys = (*detection.image_attributes, *detection.image_extra)
             lost.update((*image_keys, *detection.unread_keys))
-        lost = Counter({name: n for name, n in lost.items() if name not in self.SUPPORTED})
+        for name in self.SUPPORTED:
+            del lost[name]
         self.losses[UNSUPPORTED].update(lost)
 
 
 def scale_mask(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale a mask by nearest neighbor."""
+    """Scale a mask by nearest neighbour."""
     rows, columns = (
         (np.arange(new) + 0.5) * old / new for new, old in zip(size, pixels.shape, strict=True)
     )

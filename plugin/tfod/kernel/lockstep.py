@@ -37,9 +37,7 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
         batch.lists[column.kind].append(_Lists(rows, codes, indexes, counts, column.values))
     ordered = [item for kind in ListKind for item in batch.columns(kind)]
     columns = [column for _, column in sorted(ordered, key=lambda item: item[0])]
-    problems = [
-        problem._replace(row=int(unusual_rows[problem.row])) for problem in unusual.problems
-    ]
+    problems = [item._replace(row=int(unusual_rows[item.row])) for item in unusual.problems]
     return Columns(len(starts), columns, problems)
 
 
@@ -67,7 +65,7 @@ class _Lists(NamedTuple):
 
 
 class _Batch:
-    """The rows of a batch, with the position up to which each has been read."""
+    """The rows of a batch, and the position that reading has reached in each."""
 
     def __init__(self, buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
         size = len(buffer)

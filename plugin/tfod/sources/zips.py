@@ -47,11 +47,9 @@ def resolve_zip(
         name = archive.display_name(content.entries[label_map]) if label_map else None
         if label_map and name and name not in label_maps:
             label_maps[name] = LabelMapFile.at(label_map, name)
-        entry = content.entries[path]
+        entry, maps = content.entries[path], names[id(candidates)]
         shard_name = archive.display_name(entry)
-        shards.append(
-            Shard(shard_name, path, entry.size, subset, name, names[id(candidates)], entry)
-        )
+        shards.append(Shard(shard_name, path, entry.size, subset, name, maps, entry))
     return Dataset(file.name, shards, label_maps, [archive], finder.notes)
 
 

@@ -1,4 +1,4 @@
-"""Damage of a shard as a sequence of records, with a message and a fix for each kind."""
+"""Damage of a shard, with a message and a fix for each kind."""
 
 from __future__ import annotations
 
@@ -55,10 +55,9 @@ class Damage:
     """Damage in a shard, and its location.
 
     Attributes:
-        kind: kind of the damage.
-        shard: path or name of the file.
+        shard: path or name of the shard.
         cause: description of the damage, without a full stop.
-        fix: instruction for the user.
+        fix: advice for the user.
         record: number of the damaged record, from 0; None if the whole file is damaged.
         offset: byte at which the record starts in the uncompressed file, or None.
         skipped: number of bytes up to the next plausible record, or to the end.
@@ -157,7 +156,7 @@ def truncated(shard: str, record: int, offset: int, size: int, available: int) -
 def forged_length(shard: str, record: int, offset: int, size: int, skipped: int) -> Damage:
     """Return the damage of a length that is too large although its checksum is correct."""
     cause = (
-        f"the length of the record is {size:,} bytes, more than the file has left, but the next "
+        f"the length of the record is {size:,} bytes, more than the rest of the file, but the next "
         f"plausible record was found {skipped:,} bytes further on"
     )
     return Damage(

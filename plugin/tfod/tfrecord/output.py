@@ -119,7 +119,7 @@ class OutputFolder(Output):
 
 
 def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
-    """Check that a label map that changes is not the label map of shards that are kept."""
+    """Check that a label map to change does not belong to shards that are kept."""
     if not os.path.lexists(label_map):
         return
     folder, replaced = os.path.dirname(label_map), set(map(os.path.realpath, obsolete))

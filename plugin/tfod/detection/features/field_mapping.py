@@ -1,6 +1,6 @@
 """FieldMapping: the keys of the image, its boxes and so on, in shards of any format.
 
-The default is the keys of the TF Object Detection API. Other formats are recognized by theirs.
+By default, the keys are those of the TF Object Detection API; keys tell other formats apart.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ _NAMES = ("filename", "file_name", "image_name")
 
 
 def classification_field_mapping(kinds: Mapping[str, Kind | None]) -> FieldMapping | None:
-    """Find the keys of an image and its label among common ones; None without either."""
+    """Find the keys of an image and its label among common keys; None if one is missing."""
 
     def find_first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)

@@ -20,8 +20,7 @@ class FeatureSpec:
     Attributes:
         kind: kind of list.
         shape: fixed shape (``()`` is exactly one value); None for any number of values.
-        default: value of a missing fixed feature, a tuple in row order if it has several; None if
-            required.
+        default: value of a missing fixed feature, a tuple for several; None if required.
         meaning: description for users.
         is_mandatory: whether the feature is required even if TensorFlow parses records without it.
         other_kinds: further kinds of list that readers accept.

@@ -1,9 +1,8 @@
 """Headers of image files: format, size and EXIF orientation.
 
-Headers are read without a decoder, a copy, or an exception on any bytes. The function of a format
-takes a buffer with at least ``_MIN_BYTES`` that begin with its signature, and returns None if the
-header is damaged. A usual JPEG takes about two microseconds. All loops are bounded, and bytes after
-``end`` are not read.
+Reading needs no decoder and no copy, and no bytes cause an exception. The reader of a format
+takes a buffer of at least ``_MIN_BYTES`` that begins with its signature, and returns None if the
+header is damaged. A JPEG takes some two microseconds. Loops are bounded, and end before ``end``.
 
 Sources: ITU-T T.81 (JPEG), W3C's PNG specification, CompuServe's GIF89a, Microsoft's
 BITMAPINFOHEADER, TIFF 6.0, Google's WebP container specification, CIPA DC-008 (EXIF, tag 0x0112).
@@ -19,7 +18,6 @@ from tfod.tfrecord.image_names import split_extension
 Bytes: TypeAlias = "bytes | bytearray"
 
 _MIN_BYTES = 16
-
 _MAX_PARTS = 4096  # segments or chunks; enough for 32 MiB in parts of 8 KiB
 _MAX_ENTRIES = 1024  # in a TIFF directory
 
@@ -160,8 +158,7 @@ def _png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
             notes.append("animated")
         position += 12 + length
     complete = buffer.endswith(_PNG_END, start, end) or buffer.rfind(_PNG_END, position, end) >= 0
-    channels = _PNG_CHANNELS[colour]
-    note = " ".join(notes)
+    channels, note = _PNG_CHANNELS[colour], " ".join(notes)
     return ImageHeader("png", height, width, channels, bits, orientation, complete, note)
 
 
@@ -206,8 +203,7 @@ def _bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
             notes.append("trailing")
     else:
         notes.append("compressed")
-    is_colour = bits > 8 or "palette" in notes
-    channels = 4 if bits == 32 else 3 if is_colour else 1
+    channels = 4 if bits == 32 else 3 if bits > 8 or "palette" in notes else 1
     depth = bits if bits <= 8 else 5 if bits == 16 else 8  # 16 bits are 5 per colour
     return ImageHeader("bmp", height, width, channels, depth, 1, complete, " ".join(notes))
 
@@ -272,9 +268,10 @@ def _first_directory(buffer: Bytes, start: int, end: int) -> dict[int, int]:
             continue
         size = _SIZES[kind]
         # Values of at most four bytes are in the entry itself.
-        at = entry_at + 8 if size * count <= 4 else start + long(buffer, entry_at + 8)[0]
-        if at + size <= end:
-            tags[tag] = buffer[at] if size == 1 else (short if size == 2 else long)(buffer, at)[0]
+        value_at = entry_at + 8 if size * count <= 4 else start + long(buffer, entry_at + 8)[0]
+        if value_at + size <= end:
+            read = short if size == 2 else long
+            tags[tag] = buffer[value_at] if size == 1 else read(buffer, value_at)[0]
     return tags
 
 
@@ -286,8 +283,7 @@ def _webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
         return None
     kind = buffer[start + 12 : start + 16]
     complete = start + 8 + _LONG(buffer, start + 4)[0] <= end
-    orientation = 1
-    note = ""
+    orientation, note = 1, ""
     if end - start < (25 if kind == b"VP8L" else 30):
         return None
     if kind == b"VP8 " and buffer.startswith(b"\x9d\x01\x2a", start + 23):

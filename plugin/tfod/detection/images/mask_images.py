@@ -64,7 +64,7 @@ def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
 def ellipse_outline(
     cx: float, cy: float, rx: float, ry: float, degrees: float = 0.0
 ) -> list[float]:
-    """Return an ellipse, rotated clockwise, as x, y, x, y, …; within a pixel up to 2,000 pixels."""
+    """Return an ellipse, rotated clockwise, as x, y, …, accurate to a pixel up to 2,000 pixels."""
     angles = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
     return rotate_points(rx * np.cos(angles), ry * np.sin(angles), (cx, cy), degrees)
 
@@ -111,8 +111,7 @@ _WITHOUT_PALETTE_OR_OPACITY = {"P": "RGB", "PA": "RGB", "LA": "L"}
 def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
     """Encode a mask as a one-channel PNG, 1 for the object, like create_coco_tf_record.py.
 
-    ``is_box`` marks a placeholder (:func:`is_box_png`), since the OD API needs a mask for every
-    object or for none.
+    ``is_box`` marks a placeholder: the OD API needs a mask for every object or for none.
     """
     return encode_gray_png(mask != 0, is_box=is_box)
 
@@ -135,8 +134,7 @@ def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",))
     """Decode a mask as bool of shape (height, width), with errors as in :func:`decode_pixels`."""
     pixels = decode_pixels(data, formats)
     # TensorFlow decodes one channel; a fourth channel would be opacity.
-    mask = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
-    return np.asarray(mask)
+    return np.asarray(pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0)
 
 
 def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
@@ -175,8 +173,7 @@ def is_box_png(data: bytes | memoryview) -> bool:
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
-    checksum = zlib.crc32(kind + data)
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 _BOX_MARKER = _chunk(b"tEXt", b"Comment\0tfod: a box")  # image readers skip text chunks
@@ -243,9 +240,8 @@ def _check_runs(segmentation: dict[str, Any]) -> dict[str, Any]:
 def decode_counts(counts: bytes) -> list[int]:
     """Decode COCO's compressed lengths of runs (cocoapi's maskApi.c), or raise ValueError.
 
-    A character has six bits, the least significant characters first; one bit means that another
-    character follows. From the fourth run on, the number is the difference to the run before the
-    last.
+    Each character has six bits, least significant first; one bit means that another character
+    follows. From the fourth run on, the number is relative to the run before the previous one.
     """
     lengths: list[int] = []
     value = shift = 0

@@ -64,7 +64,7 @@ class ClassTable:
             number = self._by_text.get(item.class_name)
             if number is None and item.name in display_matches:
                 number = self._by_text[item.name] = display_matches[item.name]
-                # Now records of both label maps are resolved by either text.
+                # Records of both label maps can now have either text.
                 self._items[number] = replace(
                     self._items[number], name=item.name, display_name=item.display_name
                 )
@@ -145,8 +145,7 @@ class ClassTable:
             owner = self._by_id.get(label)
             if owner is not None and owner != number:
                 targets[number] = owner  # another record has the text of this id
-        kept = [number for number in targets if targets[number] == number]
-        kept = list(dict.fromkeys(kept))
+        kept = list({number for number in targets if targets[number] == number})
         kept.sort(key=lambda number: (number >= self._mapped_count, self._sort_id(number), number))
         indices = {number: index for index, number in enumerate(kept)}
         by_display = bool(self._uses_display) and not self._uses_name
@@ -162,7 +161,7 @@ class ClassTable:
     def _match_display_names(self, items: Sequence[LabelMapItem]) -> dict[str, int]:
         """Find classes of earlier maps by display name; return them by the names of the items.
 
-        A text that several items of either side have is ambiguous and does not count.
+        A text that several items on either side have is ambiguous and is ignored.
         """
         texts, earlier = _count_texts(items), _count_texts(self._items)
         names_of_class = Counter(self._by_text.values())

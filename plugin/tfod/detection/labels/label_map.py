@@ -157,10 +157,10 @@ class LabelMap:
 
     def to_text(self) -> str:
         """Return the text format, in CVAT's documented layout: a tab, ``id``, ``name``."""
-        return "".join(_item_text(item) for item in self.items)
+        return "".join(_format_item(item) for item in self.items)
 
 
-def _item_text(item: LabelMapItem) -> str:
+def _format_item(item: LabelMapItem) -> str:
     lines = [f"id: {item.id}"]
     for field in ("name", "display_name"):
         text = getattr(item, field)
@@ -191,13 +191,13 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     """Parse a label map's text.
 
     Curly quotes, names without quotes, items without the word ``item``, unknown fields and a byte
-    order mark are not legal, but unambiguous: they are tolerated and reported.
+    order mark are invalid but unambiguous: they are tolerated and reported.
 
     Returns:
         The label map, and sentences about the tolerated deviations.
 
     Raises:
-        LabelMapError: the text is not a label map, with line and column.
+        LabelMapError: the text is not a label map; the message has line and column.
     """
     plain_items = _parse_plain_items(text)
     if plain_items is not None:

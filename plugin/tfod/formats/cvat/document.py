@@ -45,13 +45,12 @@ class CvatMeta:
     Attributes:
         labels: names of the classes, without the parts of skeletons.
         tasks: number of tasks in the document, which is 1 except for projects.
-        is_project: whether it is the document of a project.
         is_video: whether the frames come from a video, and are called ``frame_000000``.
         first: number of the task's frame 0 in the document.
         step: difference between the numbers of two consecutive frames.
         numbers: numbers of the frames in the document; empty if unknown.
         height, width: size of the frames of a video.
-        subset: subset of the only task.
+        subset: subset of the task, if there is only one.
         input_types: by class and name of an attribute: ``checkbox``, ``number``, ``text``, …
     """
 
@@ -75,7 +74,7 @@ class CvatMeta:
 def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | None]:
     """Yield the parts of a document in a file, or in the ``annotations.xml`` of a zip.
 
-    The head comes first. A track of "CVAT for video" is None, and is not read.
+    The head comes first. A track of "CVAT for video" is not read and yields None.
 
     Raises:
         TfodError: the file cannot be read, or is not CVAT's XML.
@@ -132,7 +131,7 @@ def _read_meta(meta: Any) -> CvatMeta:
     if task is None:
         task = meta.find("job")
     size = meta.find(".//original_size")
-    # In a project with several tasks, the numbers of frames do not tell the task.
+    # In a project with several tasks, frame numbers do not identify the task.
     first, step, numbers = (0, 1, range(0)) if task is None else _read_frame_numbers(task)
     return CvatMeta(
         labels=tuple(

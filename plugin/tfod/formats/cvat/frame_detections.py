@@ -72,14 +72,14 @@ class DetectionBuilder:
     """Converts frames to Detections, and counts what is lost or changed.
 
     Args:
-        label_map: the label map, which must contain every class.
+        label_map: label map, which must contain every class.
         input_types: input types of attributes by class and name.
         save_masks: whether to draw a mask for each shape.
-        clip_boxes: whether to clip boxes that are not rotated to the frame.
+        clip_boxes: whether boxes that are not rotated are clipped to the frame.
 
     Attributes:
-        losses: counts what is not in the shards.
-        changes: counts what is in the shards in another form.
+        losses: counts of annotations that are not in the shards.
+        changes: counts of annotations that are changed in the shards.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class DetectionBuilder:
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts from 0
 
     def build(self, image: CvatImage) -> Detection:
-        """Convert a frame without shapes outside it; raises TfodError for unknown classes."""
+        """Convert a frame without shapes outside it; raise TfodError for unknown classes."""
         size = get_frame_size(image)
         self.losses[_UNSUPPORTED].update(image.other_shapes)
         shapes, corners = [], []
@@ -144,7 +144,7 @@ class DetectionBuilder:
         )
 
     def complete(self, detection: Detection, encoded: bytes | None) -> Detection:
-        """Add a source id, and the image file if any; raises TfodError if the file is damaged."""
+        """Add a source id, and the image file if any; raise TfodError if the file is damaged."""
         detection = replace(detection, source_id=str(next(self._numbers)))
         if not encoded:
             return detection
@@ -264,7 +264,7 @@ def _get_details(shape: CvatShape) -> ShapeDetails:
 
 _PLAIN = ShapeDetails()
 FitAttributes = Callable[[str, Mapping[str, AttributeValue]], Attributes]
-"""Converts the attributes of an object to texts; the first argument is the name of its class."""
+"""A function that converts the attributes of an object of a class to texts."""
 
 
 def build_shapes(
@@ -278,12 +278,12 @@ def build_shapes(
     """Yield the shapes of the objects of a record, each followed by its keypoints.
 
     Args:
-        detection: the record.
+        detection: content of the record.
         classes: class name of each object.
         corners: box of each object in pixels.
         size: height and width of the frame.
-        draw: draws the mask of an object by its index; returns None for a filled box.
-        fit: converts the attributes of an object.
+        draw: function that draws the mask of an object by its index, or returns None for a box.
+        fit: function that converts the attributes of an object.
     """
     free_group = 1 + max((details.group for details in detection.shape_details.values()), default=0)
     for number, (label, box) in enumerate(zip(classes, corners, strict=True)):
@@ -318,8 +318,7 @@ def get_keypoints(detection: Detection, number: int, size: tuple[int, int]) -> t
     keypoints = detection.keypoints
     if keypoints is None:
         return ()
-    is_labelled = keypoints.visibility[number] > 0
-    xy = np.nan_to_num(keypoints.xy[number][is_labelled])
+    xy = np.nan_to_num(keypoints.xy[number][keypoints.visibility[number] > 0])
     return tuple(multiply_as_typed(xy, np.array(size[::-1])).reshape(-1).tolist())
 
 
@@ -344,7 +343,7 @@ def is_plain_box(shape: CvatShape) -> bool:
 
 
 def get_frame_size(image: CvatImage) -> tuple[int, int]:
-    """Return height and width of a frame; raises TfodError if they are unknown."""
+    """Return height and width of a frame; raise TfodError if they are unknown."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
         raise TfodError(f"image {image.name!r:.81} has no size, which is needed for its boxes")
     return image.height, image.width

@@ -29,8 +29,7 @@ WITHOUT_OBJECTS = "images without objects, not written, because each record need
 class Writer(shards.Writer):
     """Writes ``file_00-4096.tfrec``, or ``train_00-4096.tfrec`` for a subset, and the label map.
 
-    An image keeps a source id that is a number, as in COCO. Other images and all objects are
-    numbered consecutively.
+    Images keep numeric source ids, as in COCO; other images and all objects are numbered.
     """
 
     LAYOUT = "keras_coco"
@@ -45,7 +44,7 @@ class Writer(shards.Writer):
         self._names_by_id: dict[tuple[str, int], str] = {}
 
     def begin(self, subset: str) -> None:
-        """Do nothing: the first record begins a subset, and a subset without one has no file."""
+        """Do nothing: the first record begins a subset; subsets without records have no file."""
 
     def _begin(self, subset: str) -> None:
         def name_files(count: int) -> Sequence[str]:

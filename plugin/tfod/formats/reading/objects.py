@@ -73,10 +73,10 @@ class SourceClasses:
     """The label map that gives the classes of a dataset their ids.
 
     Attributes:
-        label_map: the label map; it must contain every class of the dataset.
-        name: its name in messages.
-        notes: warnings from reading it.
-        file: the file with the ids; '' for a new label map.
+        label_map: label map, which must contain every class of the dataset.
+        name: name of the label map in messages.
+        notes: warnings from reading the label map.
+        file: file of the label map; '' if it is new or shipped.
     """
 
     label_map: LabelMap
@@ -85,7 +85,7 @@ class SourceClasses:
     file: str = ""
 
     def get_id(self, text: str, location: str) -> int:
-        """Return the id of a class; raises TfodError if the label map lacks it."""
+        """Return the id of a class; raise TfodError if the label map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.fuzzy_names.find_nearest(text)
@@ -110,7 +110,7 @@ class SourceClasses:
         Args:
             options: options of the conversion, which may request a label map.
             folder: folder of the source. Its label map is used if it has every class.
-            class_names: returns the names of all classes, in the order for a new label map.
+            class_names: function that returns all class names, in the order of a new label map.
             origin: source of the names, for messages.
             shipped: name of a shipped label map to use if it has every class.
 
@@ -143,14 +143,14 @@ class AnnotatedObject(NamedTuple):
     """An object as its annotation describes it.
 
     Attributes:
-        name: name of its class.
+        name: class name.
         box: xmin, ymin, xmax and ymax, in pixels or normalized (``DatasetBuilder.is_normalized``).
-        location: where it is annotated, for messages.
+        location: location of the annotation, for messages.
         attributes: other values by name.
         points: keypoints as rows of x, y and visibility, in the unit of the box. All objects of a
             dataset have the same number of keypoints.
-        outline: what ``DatasetBuilder.draw`` makes the mask from.
-        details: the box before rotation, if it is rotated.
+        outline: outline for ``DatasetBuilder.draw``.
+        details: box before rotation, if it is rotated.
     """
 
     name: str
@@ -186,11 +186,10 @@ class DatasetBuilder:
     """Builds the records of a dataset from its annotations.
 
     Attributes:
-        classes: the label map that must contain every class.
-        options: options of the conversion.
-        problems: counts what cannot be converted.
+        classes: label map, which must contain every class.
+        problems: counts of annotations that cannot be converted.
         is_normalized: whether boxes and keypoints are normalized instead of in pixels.
-        draw: makes the masks of objects, after the frame in which they were drawn is known.
+        draw: function that makes the masks of objects in the frame of their annotations.
     """
 
     classes: SourceClasses
@@ -214,13 +213,13 @@ class DatasetBuilder:
         """Build the record of an image, with those objects whose boxes can be written.
 
         Args:
-            images: finds the image file.
+            images: image files of the dataset.
             names: names of the image in the annotation, the most reliable first. The first one is
                 also the file name of the record if the image is not read.
             annotated_size: height and width according to the annotation.
-            objects: the objects of the image.
-            location: where the image is annotated, for messages.
-            source_id: the id of the image, if the format has ids.
+            objects: objects of the image.
+            location: location of the annotation, for messages.
+            source_id: id of the image, if the format has ids.
             point_count: number of keypoints per object.
             point_names: names of the keypoints, if known.
 
@@ -288,11 +287,10 @@ class DatasetBuilder:
         """Return a dataset that can be read once.
 
         Args:
-            parts: pairs of a subset and some of its records, which are built lazily; None stands
-                for an image that is left out.
+            parts: pairs of a subset and some of its records, built lazily; None for no record.
             subsets: names of the subsets that are known in advance.
-            files: the files that are read.
-            notes: called at the end; returns further notes.
+            files: files that are read.
+            notes: function to call at the end, which returns further notes.
             source_ids: ids of all images, if the format has them.
         """
         label_map = self.classes.label_map
@@ -301,8 +299,8 @@ class DatasetBuilder:
 
         def read() -> Iterator[Images]:
             for subset, detections in parts:
-                existing = filter(None, detections)
-                while batch := list(itertools.islice(existing, _BATCH_SIZE)):
+                built = filter(None, detections)
+                while batch := list(itertools.islice(built, _BATCH_SIZE)):
                     yield Images.of(subset, batch, label_map, classes)
 
         def finish(images: int, objects: int) -> Sequence[str]:
@@ -333,9 +331,9 @@ def select_writable_boxes(
     Args:
         boxes: xmin, ymin, xmax and ymax of each box, in the unit of ``size``.
         size: height and width of the image in pixels; ``NORMALIZED`` for normalized boxes.
-        locations: where each box is annotated, for messages.
+        locations: location of each box, for messages.
         options: options of the conversion.
-        problems: counts the boxes that are clipped, left out or refused.
+        problems: counter of the boxes that are clipped, left out or refused.
 
     Returns:
         The selected boxes in the unit of ``size``, clipped to the image unless the option is KEEP,
@@ -348,7 +346,7 @@ def select_writable_boxes(
     in_pixels = size != NORMALIZED
     if in_pixels:
         problems.count_boxes(corners)
-    # Returns early for valid boxes, which is the usual case.
+    # Usually all boxes are valid.
     is_inside = (corners >= 0).all() and (corners <= sides).all()
     if is_inside and (corners[:, 2:] - corners[:, :2] > _MIN_SIDE * sides[2:]).all():
         return corners, list(range(len(corners)))
@@ -364,9 +362,8 @@ def select_writable_boxes(
             clipped[row] = corners[row]
             continue
         coordinates = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*corners[row])
-        location = f"{locations[row]}: {coordinates}" + (
-            f" in {width}x{height}" if in_pixels else ""
-        )
+        coordinates += f" in {width}x{height}" if in_pixels else ""
+        location = f"{locations[row]}: {coordinates}"
         if policy in (OddBoxes.REFUSE, OddBoxes.KEEP):
             hint = _ORDER_HINT if defect == _INVERTED else ""
             choices = _CHOICES if policy is OddBoxes.REFUSE else ""
@@ -387,8 +384,7 @@ def _list_defects(
         finite = (np.abs(boxes) <= _MAX_FLOAT32).all(axis=1)
         inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
         flat = (boxes[:, 2:] - boxes[:, :2] <= _MIN_SIDE).any(axis=1)
-        outside = (np.abs(boxes - clipped) > tolerance).any(axis=1)
-        outside |= ~_has_area(clipped)
+        outside = (np.abs(boxes - clipped) > tolerance).any(axis=1) | ~_has_area(clipped)
     conditions = [~finite, inverted, flat, outside]
     names = [_NOT_FINITE, _INVERTED, _NO_AREA, _OUTSIDE]
     defects: list[str] = np.select(conditions, names, "").tolist()

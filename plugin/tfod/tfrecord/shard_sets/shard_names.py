@@ -57,7 +57,7 @@ class ShardName(NamedTuple):
     """The parts of a shard's file name, such as ``coco_train.record-00003-of-00100``.
 
     Attributes:
-        stem: the name without its number.
+        stem: name without the number.
         number: number of the shard in its set, or None.
         total: number of shards in the set, or None if the name does not state it.
         records: number of records in the shard, or None if the name does not state it.
@@ -257,7 +257,7 @@ def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
     ``train_00-4096.tfrec``. Raises TfodError for a subset named ``file``.
     """
     if subset == _NO_STEM:
-        raise TfodError(f"subset {subset!r} would look like no subset; rename the subset")
+        raise TfodError(f"subset {subset!r} would be read as no subset; rename it")
     stem = _NO_STEM if subset == _NO_SUBSET else to_stem(subset)
     sizes = [RECIPE_RECORDS] * (count - 1) + [records - RECIPE_RECORDS * (count - 1)]
     return [f"{stem}_{number:02d}-{size}{EXTENSION}" for number, size in enumerate(sizes)]

@@ -167,7 +167,7 @@ class _EntryStream(io.RawIOBase):
         entry = self._entry
         if self._data is None:
             self._file.seek(_find_data(entry, self._file))
-            # With a CRC, zipfile would not return the last bytes of an entry if it is wrong.
+            # With a wrong CRC, zipfile would not return the last bytes of the entry.
             info = copy.copy(entry.info)
             del info.CRC
             self._data = zipfile.ZipExtFile(cast(IO[bytes], self._file), "r", info)
