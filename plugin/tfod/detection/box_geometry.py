@@ -139,6 +139,5 @@ def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     intersection = np.maximum(upper[..., 2:] - lower[..., :2], 0).prod(axis=-1)
     areas = [(boxes[..., 2:] - boxes[..., :2]).prod(axis=-1) for boxes in (first, second)]
     union = areas[0] + areas[1] - intersection
-    return np.asarray(
-        np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
-    )
+    ious = np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
+    return np.asarray(ious)

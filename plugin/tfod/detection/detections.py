@@ -80,9 +80,8 @@ class Detections(DetectionColumns, Sequence[Detection]):
             keys.IMAGE_CLASS_LABEL: Kind.INT64,
             keys.KEYPOINT_X: Kind.FLOAT,
         }
-        return frozenset(
-            key for key, kind in kinds.items() if not self.column(key, kind).counts.any()
-        )
+        absent = (key for key, kind in kinds.items() if not self.column(key, kind).counts.any())
+        return frozenset(absent)
 
     def error(self, row: int) -> RecordError | None:
         """Return the first problem of a record as an exception, or None."""

@@ -96,9 +96,8 @@ def _check_boxes(values: Any) -> np.ndarray:
         raise _FieldError(f"have the shape {boxes.shape}, expected (n, 4)")
     if len(boxes) and not (boxes.min() >= 0 and boxes.max() <= 1):
         for corners in boxes[find_pixel_boxes(boxes)].tolist():
-            raise _FieldError(
-                f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE_HINT}"
-            )
+            numbers = ", ".join(map("{:g}".format, corners))
+            raise _FieldError(f"are in pixels ({numbers}); {_DIVIDE_HINT}")
     return boxes
 
 
@@ -336,9 +335,8 @@ class KerasAnnotation:
         """Create an annotation from corners in pixels, rounded like in Datumaro."""
         left, top, right, bottom = corners
         x, y, width, height = (round(value, 2) for value in (left, top, right - left, bottom - top))
-        return cls(
-            number, category, (x, y, width, height), width * height if area is None else area
-        )
+        area = width * height if area is None else area
+        return cls(number, category, (x, y, width, height), area)
 
 
 def encode_keras_annotations(

@@ -74,8 +74,7 @@ class ObjectAttribute:
         name: name of the attribute in Datumaro and CVAT.
         kinds: kinds of list that writers use; the first is the one of TensorFlow's decoder.
         default: value of an object that lacks the attribute if other objects have it.
-        other_names: further names in Datumaro. Such an attribute is stored under the same key, and
-            an import restores its name.
+        other_names: further names in Datumaro, with the same key; an import restores the name.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Problems of records as Detections, for importers and the checker.
 
-Each function yields the problems of one part of a Detection. The checker has a rule for each code;
-importers stop at problems without a case.
+Each function yields the problems of one part of a Detection. The checker has a rule for each code.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class DetectionProblem(NamedTuple):
         key: feature key in the record, or the common prefix of several keys.
         cause: rest of the sentence that begins with the key.
         value: invalid value; for BOX001, all lengths of the record by key.
-        case: case of the rule; importers stop at a problem without a case.
+        case: case of the rule, such as READ; importers stop at a problem without a case.
     """
 
     row: int
@@ -223,9 +222,8 @@ def _unknown_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         return
     for row in rows:
         count = int(batch.box_counts[row])
-        cause = (
-            f"the image size is unknown, and the image has {count:,} box{'es' if count > 1 else ''}"
-        )
+        boxes = f"{count:,} box{'es' if count > 1 else ''}"
+        cause = f"the image size is unknown, and the image has {boxes}"
         yield DetectionProblem(row, "IMG015", None, cause, case=READ)
 
 

@@ -31,8 +31,7 @@ class EncodingIssue(enum.Enum):
 def find_encoding_issues(buffer: Buffer, start: int, end: int) -> tuple[EncodingIssue, str] | None:
     """Return the encoding issue of a record that protobuf reads, and the reason.
 
-    None if it affects no reader. NOT_AN_EXAMPLE, for a known field with a wrong wire type, takes
-    precedence.
+    None if all readers ignore it. NOT_AN_EXAMPLE (a wrong wire type of a field) takes precedence.
     """
     issues = list(_record_issues(buffer, start, end))
     worst = (issue for issue in issues if issue[0] is EncodingIssue.NOT_AN_EXAMPLE)

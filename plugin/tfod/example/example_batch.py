@@ -185,9 +185,8 @@ class ExampleBatch:
             key, kind = column.key.decode(), KIND_OF_LIST[column.kind]
             splits = np.concatenate((np.zeros(1, np.int64), column.ends.astype(np.int64)))
             rows = column.rows.astype(np.int64)
-            lists[key, kind] = Column(
-                key, kind, rows, splits, column.values, len(records), records.buffer
-            )
+            values, buffer = column.values, records.buffer
+            lists[key, kind] = Column(key, kind, rows, splits, values, len(records), buffer)
         return cls(records, lists, unreadable, encoding_problems)
 
     def compact(self, dropped_key: str | None) -> ExampleBatch:

@@ -60,8 +60,7 @@ _UNKNOWN_IMAGE = (
 def read(source: str, options: Options) -> Dataset:
     """Read a JSON of instances, or those in a folder, each as a subset.
 
-    The JSONs are kept in memory (six times their length), images are not. Without a label map the
-    classes keep their category ids.
+    The JSONs take six times their length in memory. Without a label map, category ids are kept.
 
     Raises:
         TfodError: there is no JSON, or one is invalid or has no images.
@@ -327,9 +326,8 @@ class Writer(FormatWriter):
             attributes = {name: value for name, value in values.items() if value is not None}
             if attributes:
                 entry["attributes"] = attributes
-            yield b"".join(
-                f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in entry.items()
-            )
+            texts = (f",{json.dumps(name)}:{json.dumps(value)}" for name, value in entry.items())
+            yield "".join(texts).encode()
 
     def _format_keypoints(
         self, points: Keypoints, number: int, size: tuple[int, int], label: int, classes: LabelMap
@@ -347,7 +345,6 @@ class Writer(FormatWriter):
         visibility = points.visibility[number, rows]
         pixels = multiply_as_typed(points.xy[number, rows], np.array(size[::-1]))
         xy = np.where(visibility[:, None] > 0, pixels, 0).round(DECIMALS).tolist()
-        values = [
-            value for (x, y), v in zip(xy, visibility.tolist(), strict=True) for value in (x, y, v)
-        ]
+        points_and_flags = zip(xy, visibility.tolist(), strict=True)
+        values = [value for point, flag in points_and_flags for value in (*point, flag)]
         return {"keypoints": values, "num_keypoints": int((visibility > 0).sum())}

@@ -259,9 +259,7 @@ def parse_keypoints(values: Any, count: int) -> np.ndarray:
         numbers = np.zeros(0)
     is_valid = numbers.shape == (count * 3,) and (abs(numbers) <= _MAX_FLOAT32).all()
     if not is_valid or (abs(numbers[2::3]) > _MAX_VISIBILITY).any():
-        raise ValueError(
-            f"keypoints are not x, y and visibility of the {count} keypoints of the category"
-        )
+        raise ValueError(f"keypoints are not x, y, visibility of the category's {count} keypoints")
     return numbers.reshape(-1, 3)
 
 

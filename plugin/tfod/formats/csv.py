@@ -109,8 +109,7 @@ def read_detection_csv(path: str, problems: ConversionProblems) -> dict[str, Csv
     """Read a detection CSV in UTF-8 or UTF-16, and return its images by name.
 
     Columns may have any order, width and height may be missing, and other columns are ignored.
-    Fields are separated by commas, semicolons or tabs, with optional spaces. Boxes that are
-    inverted or not finite are not checked here.
+    Fields are separated by commas, semicolons or tabs, with optional spaces. Boxes may be invalid.
 
     Raises:
         TfodError: the file cannot be read or is not such a CSV, or a row is invalid.
@@ -168,9 +167,8 @@ def _read_header(fields: Sequence[str], path: str, problems: ConversionProblems)
         is_similar = renames or len(missing) < len(CSV_COLUMNS)
         hint = f"its header lacks {', '.join(missing)}; " if is_similar else ""
         hint += f"rename {', '.join(renames)}; " if renames else ""
-        raise TfodError(
-            f"{path}: not a detection CSV; {hint}its first line should be {','.join(COLUMNS)}"
-        )
+        expected = ",".join(COLUMNS)
+        raise TfodError(f"{path}: not a detection CSV; {hint}its first line should be {expected}")
     for column in COLUMNS:
         if names.count(column) > 1:
             raise TfodError(f"{path}: its header has the column {column} twice")

@@ -183,10 +183,8 @@ class Images:
             classes.require_same_ids(self.label_map, f"image {detection.filename!r}")
 
         def to_new_ids(texts: list[str | None], old: list[Any]) -> list[Any]:
-            new = classes.ids(self.label_map, texts, old)
-            return [
-                new_id if new_id >= 0 else old_id for new_id, old_id in zip(new, old, strict=True)
-            ]
+            pairs = zip(classes.ids(self.label_map, texts, old), old, strict=True)
+            return [new_id if new_id >= 0 else old_id for new_id, old_id in pairs]
 
         image_ids = to_new_ids([label.text for label in labels], [label.label for label in labels])
         lists = {

@@ -315,9 +315,8 @@ class FormatWriter(abc.ABC):
 
 def scale_mask(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Scale a mask by nearest neighbour."""
-    rows, columns = (
-        (np.arange(new) + 0.5) * old / new for new, old in zip(size, pixels.shape, strict=True)
-    )
+    sides = zip(size, pixels.shape, strict=True)
+    rows, columns = ((np.arange(new) + 0.5) * old / new for new, old in sides)
     return np.asarray(pixels[rows.astype(np.int64)[:, None], columns.astype(np.int64)])
 
 

@@ -161,9 +161,8 @@ class ConversionProblems:
     def trim(self, name: str, location: str) -> str:
         """Remove spaces around a class name, and count it if it had any."""
         if (trimmed := name.strip()) != name:
-            self.add(
-                "class names with leading or trailing spaces, removed", f"{location}: {name!r}"
-            )
+            problem = "class names with leading or trailing spaces, removed"
+            self.add(problem, f"{location}: {name!r}")
         return trimmed
 
     def raise_refusals(self, images: int, objects: int) -> None:

@@ -90,9 +90,8 @@ def read(source: str, options: Options) -> Dataset:
         lost = [describe_missing_objects(all_keys, mappings)] if mappings else []
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
-    return Dataset(
-        classes, [shard_set.subset for shard_set in sets], read_images, finish, sources=paths
-    )
+    subsets = [shard_set.subset for shard_set in sets]
+    return Dataset(classes, subsets, read_images, finish, sources=paths)
 
 
 def _read_batches(

@@ -163,9 +163,8 @@ class _Year:
             if line and (not _FLAG.search(line) or self._find_xml(line)):
                 names.append(name)
         if {_JOINED, *_PARTS}.issubset(names):
-            joined, *parts = (
-                set(self.list_files(name, ConversionProblems())) for name in (_JOINED, *_PARTS)
-            )
+            lists = (self.list_files(name, ConversionProblems()) for name in (_JOINED, *_PARTS))
+            joined, *parts = map(set, lists)
             if joined.issubset(set().union(*parts)):
                 names.remove(_JOINED)
         return names
@@ -288,9 +287,8 @@ def _read_flag(text: str, tag: str, location: str, problems: ConversionProblems)
         value = float(_FLAG_WORDS.get(text.lower(), text))
         if value.is_integer() and abs(value) < 1 << 63:
             return int(value)
-    problems.add(
-        "flags that are not 0, 1, true or false, read as 0", f"{location}: <{tag}> {text:.40}"
-    )
+    problem = "flags that are not 0, 1, true or false, read as 0"
+    problems.add(problem, f"{location}: <{tag}> {text:.40}")
     return 0
 
 

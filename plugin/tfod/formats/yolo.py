@@ -74,9 +74,7 @@ def read(source: str, options: Options) -> Dataset:
     """Read a dataset with the subsets of the YAML or ``obj.data``, or raise TfodError."""
     file = find_yolo_file(SourceFiles.at(source))
     if options.images is not None:
-        raise TfodError(
-            f"--images {options.images}: YOLO's YAML determines the folders of images; remove it"
-        )
+        raise TfodError(f"--images {options.images}: YOLO's YAML names the folders; remove it")
     if file is None:
         names = ", ".join((*YAML_FILES, *NAMES_FILES))
         raise TfodError(f"{source} contains none of {names}; pass the path of the YAML")
@@ -343,9 +341,7 @@ class Writer(FormatWriter):
     def require_name(self, subset: str) -> None:
         super().require_name(subset)
         if subset in _RESERVED_KEYS:
-            raise TfodError(
-                f"the subset name {subset!r} is reserved in YOLO's data.yaml; rename it"
-            )
+            raise TfodError(f"the subset {subset!r} has a reserved name in data.yaml; rename it")
 
     def begin(self, subset: str) -> None:
         self._subsets.append(to_stem(subset))
@@ -380,9 +376,8 @@ class Writer(FormatWriter):
         # Omit path: without it, Ultralytics uses its own settings, or the folder of the file.
         lines = [f"{_quote(name)}: {_quote(f'images/{name}')}\n" for name in self._subsets]
         lines.append("names:\n")
-        lines += (
-            f"  {number}: {_quote(names[class_id])}\n" for class_id, number in self._numbers.items()
-        )
+        numbers = self._numbers.items()
+        lines += (f"  {number}: {_quote(names[class_id])}\n" for class_id, number in numbers)
         self._write(os.path.join(self.folder, "data.yaml"), "".join(lines).encode())
         self._write_label_map(label_map)
         for subset in _REQUIRED:

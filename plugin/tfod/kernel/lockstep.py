@@ -95,10 +95,9 @@ class _Batch:
             is_plain &= codes >= 0
             self._at[rows] = stop
             self._keep_plain(rows, is_plain)
-            entries.append(codes[is_plain] * len(self.is_unusual) + rows[is_plain])
-            self._read_features(
-                rows[is_plain], codes[is_plain], index, value[is_plain], stop[is_plain]
-            )
+            plain, codes = rows[is_plain], codes[is_plain]
+            entries.append(codes * len(self.is_unusual) + plain)
+            self._read_features(plain, codes, index, value[is_plain], stop[is_plain])
         self.is_unusual[rows] = True
         self._drop_unusual(np.sort(np.concatenate([*entries, rows[:0]])))
 

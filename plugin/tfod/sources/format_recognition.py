@@ -264,8 +264,7 @@ def contains_shards(path: str) -> bool:
 def recognize_annotations(path: str, named: str | None = None) -> Recognized:
     """Recognize the format of a folder, zip or file without shards, for all commands.
 
-    URLs have no format. If a format is named, it is returned in any case, with the root where it
-    was found. A damaged zip raises ShardError.
+    URLs have no format. A named format is returned in any case. A damaged zip raises ShardError.
     """
     for files in SourceFiles.at(path).levels() if not is_url(path) else ():
         names = [name for name in ([named] if named else FORMATS) if FORMATS[name].matches(files)]

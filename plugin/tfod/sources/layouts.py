@@ -1,7 +1,6 @@
 """Layouts: feature keys and their meaning, and the search for the layout that fits best.
 
-All commands and readers use this to find images, boxes and classes. The checker adds severities
-(:mod:`tfod.checker.profiles.profile`).
+All commands and readers use layouts to find images, boxes and classes.
 """
 
 from __future__ import annotations

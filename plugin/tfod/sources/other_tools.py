@@ -54,9 +54,8 @@ class Tool(NamedTuple):
         names = (name for name in files.names if re.fullmatch(f"(.*/)?{self.names}", name))
         pattern = re.compile(self.content.encode())
         for name in itertools.islice(names, _MAX_TRIED):
-            if pattern.search(files.read_head(name)) or (
-                self.is_deep and files.contains(name, pattern)
-            ):
+            head = files.read_head(name)
+            if pattern.search(head) or (self.is_deep and files.contains(name, pattern)):
                 return name
         return None
 

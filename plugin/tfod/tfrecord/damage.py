@@ -125,9 +125,8 @@ def bad_length(
         cause += f", and no plausible record was found in the following {skipped:,} bytes"
     else:
         cause += ", so nothing after this byte can be read"
-    return Damage(
-        DamageKind.LENGTH_CRC, shard, cause, _again(record), record, offset, skipped, resumed
-    )
+    kind, fix = DamageKind.LENGTH_CRC, _again(record)
+    return Damage(kind, shard, cause, fix, record, offset, skipped, resumed)
 
 
 def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Damage:
@@ -139,9 +138,8 @@ def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Da
 
 def bad_data(shard: str, record: int, offset: int) -> Damage:
     """Return the damage of a payload with a wrong checksum."""
-    return Damage(
-        DamageKind.DATA_CRC, shard, WRONG_DATA, DOWNLOAD_AGAIN, record, offset, resumed=True
-    )
+    kind = DamageKind.DATA_CRC
+    return Damage(kind, shard, WRONG_DATA, DOWNLOAD_AGAIN, record, offset, resumed=True)
 
 
 def truncated(shard: str, record: int, offset: int, size: int, available: int) -> Damage:
@@ -159,9 +157,8 @@ def forged_length(shard: str, record: int, offset: int, size: int, skipped: int)
         f"the length of the record is {size:,} bytes, more than the rest of the file, but the next "
         f"plausible record was found {skipped:,} bytes further on"
     )
-    return Damage(
-        DamageKind.FORGED_LENGTH, shard, cause, DOWNLOAD_AGAIN, record, offset, skipped, True
-    )
+    kind = DamageKind.FORGED_LENGTH
+    return Damage(kind, shard, cause, DOWNLOAD_AGAIN, record, offset, skipped, True)
 
 
 def damaged_compression(shard: str, compression: str, reason: str) -> Damage:

@@ -21,8 +21,7 @@ class OutputFolder(Output):
         folder: folder to write to; it is created if necessary.
         sources: inputs of the command, as for :class:`Output`.
         overwrite: whether shards of the same subsets and texts of the same name may be replaced.
-        find_existing: function that returns the existing files of a subset; by default the files
-            that a reader assigns to this subset.
+        find_existing: function that returns the existing files of a subset, by default as a reader.
 
     Attributes:
         paths: paths of the published shards.

@@ -81,7 +81,6 @@ def choose_field_mapping(shards: ReadableShards) -> FieldMapping:
         paths_by_mapping.setdefault(shards.field_mapping(path), path)
     (mapping, first), *different = paths_by_mapping.items()
     if different:
-        raise TfodError(
-            f"{first} and {different[0][1]} have different layouts; read them separately"
-        )
+        other = different[0][1]
+        raise TfodError(f"{first} and {other} have different layouts; read them separately")
     return mapping

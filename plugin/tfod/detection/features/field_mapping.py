@@ -1,6 +1,7 @@
 """FieldMapping: the keys of the image, its boxes and so on, in shards of any format.
 
-By default, the keys are those of the TF Object Detection API; keys tell other formats apart.
+By default, the keys are those of the TF Object Detection API; keys tell other formats apart. For
+sources see :mod:`tfod.detection.features.schema`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ KERAS_COCO = FieldMapping.only(
     image_id="image_id",
     annotation_id="id",
 )
-"""One record per annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
+"""One record per annotation."""
 
 SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
@@ -98,15 +99,11 @@ SLIM_CLASSIFICATION = FieldMapping.only(
     width=keys.WIDTH,
     image_class_label=keys.IMAGE_CLASS_LABEL,
 )
-"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample.
-
-Other scripts add file names and source ids.
-"""
+"""The keys of TF-Slim, and of scripts that add file names and source ids."""
 
 IMAGE_CLASSIFICATION = FieldMapping.only(
     encoded="image_raw", height="height", width="width", image_class_label="label"
 )
-"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with images."""
 
 IMAGE_LABEL = FieldMapping.only(
     encoded="image", height="height", width="width", image_class_label="label"

@@ -86,8 +86,7 @@ def _attributes(*names: str) -> FeatureDescription:
 _ENCODED = _single(Kind.BYTES, "the image file's bytes, JPEG or PNG")
 _FORMAT = _single(Kind.BYTES, "jpeg or png")
 _FILENAME = _single(Kind.BYTES, "the image's file name")
-_HEIGHT = _single(Kind.INT64, "pixels")
-_WIDTH = _single(Kind.INT64, "pixels")
+_HEIGHT = _WIDTH = _single(Kind.INT64, "pixels")
 _OBJECTS: FeatureDescription = {
     **{
         key: _variable(Kind.FLOAT, f"{key.rpartition('/')[2]} of each box, divided by the size")

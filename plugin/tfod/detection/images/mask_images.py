@@ -84,10 +84,8 @@ def rotate_points(
     """Rotate points, given relative to a centre, about that centre; return x, y, x, y, …"""
     angle = math.radians(degrees)
     cosine, sine = math.cos(angle), math.sin(angle)
-    points = np.stack(
-        (centre[0] + xs * cosine - ys * sine, centre[1] + xs * sine + ys * cosine), axis=1
-    )
-    flat: list[float] = points.reshape(-1).tolist()
+    x, y = centre[0] + xs * cosine - ys * sine, centre[1] + xs * sine + ys * cosine
+    flat: list[float] = np.stack((x, y), axis=1).reshape(-1).tolist()
     return flat
 
 
@@ -192,8 +190,7 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], location: str) -
     """Draw a ``segmentation``: polygons, or runs, compressed or not.
 
     Returns:
-        uint8 of the size of the image, or of the runs if they declare another; 1 is the object.
-            None if the segmentation is empty.
+        uint8 of the size of the image or of the runs, 1 for the object; None if it is empty.
 
     Raises:
         TfodError: the segmentation at ``location`` is invalid, or pycocotools is not installed.

@@ -85,10 +85,7 @@ class SourceIdNumbers:
             self._last = self._find_last()
         self._last += 1
         if self.largest is not None and self._last > self.largest:
-            raise TfodError(
-                f"all source ids up to {self.largest:,} are in use; renumber the images in the "
-                "annotations"
-            )
+            raise TfodError(f"all source ids up to {self.largest:,} are used; renumber the images")
         return str(self._last)
 
     def number(self, detection: Detection) -> Detection:

@@ -150,7 +150,7 @@ class ClassTable:
         indices = {number: index for index, number in enumerate(kept)}
         by_display = bool(self._uses_display) and not self._uses_name
         items = tuple(self._items[number] for number in kept)
-        items = _assign_free_ids(items, [self._has_id[number] for number in kept])
+        items = _assign_ids(items, [self._has_id[number] for number in kept])
         names = _make_unique_names(items, by_display)
         items = tuple(item.with_name(name) for item, name in zip(items, names, strict=True))
         return LabelMap(items), names, [indices[targets[number]] for number in range(len(targets))]
@@ -218,9 +218,7 @@ def free_ids(used: Collection[int], first: int = 1) -> Iterator[int]:
     yield from (number for number in range(first, last) if number not in used)
 
 
-def _assign_free_ids(
-    items: Sequence[LabelMapItem], has_id: Sequence[bool]
-) -> tuple[LabelMapItem, ...]:
+def _assign_ids(items: Sequence[LabelMapItem], has_id: Sequence[bool]) -> tuple[LabelMapItem, ...]:
     free = free_ids({item.id for item, has in zip(items, has_id, strict=True) if has})
     return tuple(
         item if has else replace(item, id=next(free))

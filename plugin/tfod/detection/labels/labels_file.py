@@ -1,7 +1,6 @@
 """``labels.txt``: the class names of classification shards, counted from 0.
 
-A line is ``0:daisy``, as in tf-slim (research/slim/datasets/dataset_utils.py of
-tensorflow/models), or only a name.
+A line is ``0:daisy``, as in tensorflow/models' research/slim/datasets/dataset_utils.py, or a name.
 """
 
 from __future__ import annotations

@@ -158,9 +158,8 @@ def _read_frame_numbers(task: Any) -> tuple[int, int, range]:
     """Return the number of the task's frame 0, the step, and the numbers in this document."""
     key, _, value = (task.findtext("frame_filter") or "").partition("=")
     step = max(1, _parse_int(value) or 1) if key.strip() == "step" else 1
-    start, stop, size = (
-        _parse_int(task.findtext(tag)) for tag in ("start_frame", "stop_frame", "size")
-    )
+    tags = ("start_frame", "stop_frame", "size")
+    start, stop, size = (_parse_int(task.findtext(tag)) for tag in tags)
     start = start or 0
     if stop is None:
         stop = start + ((size or 0) - 1) * step
@@ -224,9 +223,8 @@ def _read_shape(element: Any) -> CvatShape:
 
 
 def _read_attributes(element: Any) -> Attributes:
-    return tuple(
-        (child.get("name") or "", child.text or "") for child in element.iterfind("attribute")
-    )
+    children = element.iterfind("attribute")
+    return tuple((child.get("name") or "", child.text or "") for child in children)
 
 
 def _parse_int(text: str | None) -> int | None:
@@ -281,9 +279,8 @@ def _format_labels(labels: Labels) -> str:
             f"<input_type>{input_type}</input_type></attribute>"
             for name, input_type in attributes.items()
         )
-        parts.append(
-            f"<label><name>{escape_text(label)}</name><attributes>{inner}</attributes></label>\n"
-        )
+        name = escape_text(label)
+        parts.append(f"<label><name>{name}</name><attributes>{inner}</attributes></label>\n")
     return f"<labels>\n{''.join(parts)}</labels>\n" if parts else ""
 
 

@@ -95,8 +95,7 @@ def iterate_children(stream: Any, name: str, root: str, tags: Collection[str]) -
         tags: tags of the children to yield.
 
     Raises:
-        TfodError: the document is not well-formed XML, has another root or a document type, or a
-            child of the root is too large.
+        TfodError: the document is not such XML, has a document type, or a child is too large.
     """
     depth = size = 0
     with _import_lxml(name) as etree:
@@ -170,10 +169,8 @@ def _import_lxml(name: str) -> Iterator[Any]:
     except etree.XMLSyntaxError as error:
         reason = " ".join(str(error.msg).split())
         # lxml appends the line to the messages of a parser, but not to messages of iterparse.
-        line = "" if ", line " in reason else f", line {error.lineno or 1}"
-        raise TfodError(
-            f"{name} is not well-formed XML ({reason}{line}); export it again"
-        ) from None
+        reason += "" if ", line " in reason else f", line {error.lineno or 1}"
+        raise TfodError(f"{name} is not well-formed XML ({reason}); export it again") from None
 
 
 def read_json(path: str) -> Any:

@@ -358,9 +358,8 @@ def find_frame(
     if has_objects and size == stored[::-1] != rotated:
         problems.add(_SWAPPED, f"{location}: {format_size(size)}, the file {format_size(stored)}")
     elif has_objects and orientation != UPRIGHT and is_upright and not size == rotated != stored:
-        problems.add(
-            ASSUMED_UPRIGHT, f"{location}: orientation {orientation}, {format_size(stored)}"
-        )
+        location += f": orientation {orientation}, {format_size(stored)}"
+        problems.add(ASSUMED_UPRIGHT, location)
     shown = rotated if is_upright else stored
     return Frame((size if has_objects else None) or shown, shown, orientation, is_upright)
 

@@ -147,8 +147,7 @@ class AnnotatedObject(NamedTuple):
         box: xmin, ymin, xmax and ymax, in pixels or normalized (``DatasetBuilder.is_normalized``).
         location: location of the annotation, for messages.
         attributes: other values by name.
-        points: keypoints as rows of x, y and visibility, in the unit of the box. All objects of a
-            dataset have the same number of keypoints.
+        points: x, y and visibility of keypoints, as many for each object; in the unit of the box.
         outline: outline for ``DatasetBuilder.draw``.
         details: box before rotation, if it is rotated.
     """

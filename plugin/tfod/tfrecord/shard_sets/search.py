@@ -1,7 +1,6 @@
 """Search for shards in files, folders, zips, globs and URLs, grouped into shard sets.
 
-A file with the name of a shard is a shard, even if it is damaged. Other local files are shards if
-they begin with a valid record header.
+A file with the name of a shard is a shard, even if damaged. Others need a valid first header.
 """
 
 from __future__ import annotations

@@ -250,9 +250,8 @@ class Output(contextlib.ExitStack):
         is_empty = os.path.isdir(path) and not os.listdir(path)
         if os.path.lexists(path) and not is_empty:
             self._require_replaceable([path])
-        temporary_path = self.enter_context(
-            temporary_folder(os.path.dirname(path) or "." if is_file else path)
-        )
+        parent = os.path.dirname(path) or "." if is_file else path
+        temporary_path = self.enter_context(temporary_folder(parent))
         self._temporary_paths[path] = temporary_path
         return temporary_path
 
@@ -268,9 +267,7 @@ class Output(contextlib.ExitStack):
         for path in pending:
             if os.path.exists(path) and not os.path.isfile(path):
                 kind = "a folder" if os.path.isdir(path) else "not a regular file"
-                raise OutputExistsError(
-                    f"{path} is {kind} and cannot be replaced; move it out of the way"
-                )
+                raise OutputExistsError(f"{path} is {kind} and cannot be replaced; rename it")
             if os.path.lexists(path):
                 self._require_replaceable([path])
         ordered = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP_EXTENSION))
