@@ -36,7 +36,7 @@ from tfod.tfrecord.record_index import ByteSpan, ShardIdentity
 _FIELDS = ("id", "label", "attributes", "group", "z_order")
 _FLAG_VALUES = {0: False, 1: True}
 _CLAMPED = "boxes outside the image, clamped to its edge"
-_OTHER_SIZE = "masks whose size differs from the image"
+_OTHER_SIZE = "masks whose size differs from their image"
 _EMPTY_MASKS = "masks without a pixel, imported as boxes"
 
 ReportBox = Callable[[str], None]

@@ -22,7 +22,7 @@ from tfod.detection.images.image import (
 )
 from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import LossCounter
+from tfod.detection.losses import UNSUPPORTED, LossCounter
 from tfod.errors import TfodError
 from tfod.formats.dataset import ConversionResult, Dataset, Images
 from tfod.formats.options import ConversionProblems, OddMasks, Options, Refusal
@@ -34,7 +34,6 @@ IMAGE_CLASS_ATTRIBUTES = "attributes of image classes"
 SHAPE_DETAILS = "objects' rotation, z_order or group"
 ATTRIBUTES = "attributes"
 SOURCE_ID = "source_id"
-UNSUPPORTED = "not written, because the format cannot store them"
 _NO_IMAGE = "records without an image; their image files were not written"
 _NO_FOLDER = "images not written; choose a folder for them with --images"
 _OTHER_SIZE = "masks whose size differs from their image"

@@ -14,30 +14,22 @@ import numpy as np
 
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.dataset_base import TfDetectionApiBase
-from tfod.datumaro.export_annotations import (
-    ATTRIBUTES,
-    ENCLOSED,
-    OUTLINES,
-    OUTSIDE,
-    UNSUPPORTED,
-    ExportedObject,
-    ObjectBuilder,
-)
+from tfod.datumaro.export_annotations import OUTLINES, OUTSIDE, ExportedObject, ObjectBuilder
 from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import LabelsLayout, RecipeLayout
 from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
-from tfod.detection.losses import LossCounter
+from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
+from tfod.formats.layouts.keras_coco import WITHOUT_OBJECTS
 from tfod.sources.reading import ReadableShards
 
 # Attributes of images that the record stores, or that are generated again.
 _SUPPORTED = frozenset(("id", "filename", "source_id"))
-_WITHOUT_OBJECTS = "images without an object, for which there is no record"
-_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
+_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, because a record has one label"
 _WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 
 
@@ -57,7 +49,7 @@ class KerasCocoExporter(ShardExporter):
     LAYOUT = RecipeLayout
     UNLABELLED = f"without a class, written as category {NO_CLASS}"
     HAS_TEXTS = False
-    LOSSES = (UNSUPPORTED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
+    LOSSES = (UNSUPPORTED, ENCLOSED, OUTLINES, OUTSIDE, WITHOUT_OBJECTS, _NOT_WRITTEN,
               ATTRIBUTES, UNLABELLED)  # fmt: skip
 
     def _prepare(self, classes: ExportClasses) -> None:
@@ -77,7 +69,7 @@ class KerasCocoExporter(ShardExporter):
 
     def _encode(self, item: Any) -> Iterable[bytes]:
         objects, image_labels = self._objects.convert(item.annotations)
-        self._losses[_WITHOUT_OBJECTS][""] += not objects
+        self._losses[WITHOUT_OBJECTS][""] += not objects
         self._losses[_NOT_WRITTEN]["class of the whole image"] += len(image_labels)
         count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _SUPPORTED)
         self._image_count += 1

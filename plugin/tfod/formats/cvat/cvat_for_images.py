@@ -13,6 +13,7 @@ import numpy as np
 from tfod.detection.box_geometry import PixelBox, enclose_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import UNSUPPORTED
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, CvatMeta, format_head, format_image, read_cvat_xml
 from tfod.formats.cvat.frame_detections import (
@@ -27,7 +28,6 @@ from tfod.formats.format_writer import (
     ATTRIBUTES,
     IMAGE_CLASS_ATTRIBUTES,
     SHAPE_DETAILS,
-    UNSUPPORTED,
     FormatWriter,
     get_masks,
 )

@@ -14,10 +14,11 @@ from tfod.detection.detection import Detection
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import UNSUPPORTED
 from tfod.errors import TfodError
 from tfod.formats import tfrecord as shards
 from tfod.formats.dataset import Dataset
-from tfod.formats.format_writer import SOURCE_ID, UNSUPPORTED
+from tfod.formats.format_writer import SOURCE_ID
 from tfod.formats.options import Options
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.shard_sets.shard_names import RECIPE_RECORDS, recipe_file_names
