@@ -7,8 +7,7 @@ Example::
     for detection in tfod.read_detections("train.record-*"):
         print(detection.filename, detection.boxes, detection.class_text)
 
-See ``docs/library.md``. Names are imported on first use, so that importing this package is fast,
-for example in a CVAT server.
+See ``docs/library.md``. Names are imported on first use, so that importing tfod is fast.
 """
 
 from __future__ import annotations

@@ -51,8 +51,7 @@ _SECONDS_TO_CANCEL = 5
 _SECONDS_TO_CONNECT = 10
 _WORKER_LOST = "Channel closed prematurely"  # an error message of Beam's job server
 _WORKER_THREAD = "run_worker"  # in apache_beam.runners.portability.fn_api_runner.worker_handlers
-# Errors of workers are texts: a traceback, with the name of the step after the message, surrounded
-# by text of the runner.
+# Workers report errors as text: a traceback, with the step after the message, in other text.
 _EXCEPTION = re.compile(
     r"^(?:Caused by: )?(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*(?:(?<=:)\s+.*)?)$",
     re.MULTILINE,

@@ -90,11 +90,9 @@ class Images:
     """A batch of images of one subset as columns. All batches share a list of classes.
 
     Attributes:
-        detections: rows, one per image; :class:`~tfod.detection.detections.Detections` if the
-            images are read from shards.
+        detections: one row per image; from shards, :class:`~tfod.detection.detections.Detections`.
         sizes: height and width in pixels, int64 of shape (n, 2); 0 if unknown.
-        boxes: normalized ``xmin, ymin, xmax, ymax`` of all rows, of shape (m, 4); float32 from
-            shards, float64 from annotations.
+        boxes: normalized ``xmin, ymin, xmax, ymax``, (m, 4); float32 from shards, else float64.
         splits: start of the boxes of each row, followed by the total; n + 1 numbers.
         classes: class id of each box.
         is_plain: whether no row has data other than this and the image.

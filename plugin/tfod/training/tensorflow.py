@@ -1,8 +1,7 @@
 """``tf.io`` feature descriptions, and shards as a ``tf.data.Dataset``.
 
-Needs the extra ``tensorflow``. No other module of tfod imports TensorFlow. The names are defined in
-tensorflow/models, research/object_detection: core/standard_fields.py (``InputDataFields``) and
-data_decoders/tf_example_decoder.py.
+Needs the extra ``tensorflow``. No other module of tfod imports TensorFlow. Source of the names: the
+OD API's core/standard_fields.py (``InputDataFields``) and data_decoders/tf_example_decoder.py.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ class Detections(Dataset):
     If the layout has image labels instead of boxes, there are ``image_labels`` int64 (n,). If it
     has one record per object, the dataset has one element per object.
 
-    The constructor scans the headers of uncompressed shards, and reads compressed shards, which are
-    unpacked to temporary files on first access.
+    The constructor scans headers, or reads compressed shards, which are unpacked on first access.
 
     Args:
         source: path of a file, folder or zip, glob, or list of these.

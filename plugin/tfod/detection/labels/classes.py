@@ -1,7 +1,6 @@
 """The class of an object: by text first, then by id, for all label maps of a dataset.
 
-One table serves all shards of an import: even if its label maps number the classes differently, the
-result is one list of classes.
+One table serves all shards of an import, even if their label maps number the classes differently.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class LabelScope:
 class ClassTable:
     """The classes of a dataset, collected while it is read.
 
-    During reading, a class is a provisional number. :meth:`finish` orders the classes by id and
-    maps the numbers to indices.
+    While reading, classes are provisional numbers, which :meth:`finish` maps to indices by id.
     """
 
     def __init__(self) -> None:

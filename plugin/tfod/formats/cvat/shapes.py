@@ -128,8 +128,7 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
     This is the parameter ``convert_annotations`` of CVAT's ``GetCVATDataExtractor``, whose items
     then have this list as annotations. It receives the frame itself with its original name; names
     of items have lost the case of the extension since 2.73. Values are rounded as in CVAT's XML
-    (``dump_as_cvat_annotation`` in its ``dataset_manager/formats/cvat.py``), so that exports of the
-    server and of the bridge are the same.
+    (``dump_as_cvat_annotation``), so that exports of the server and of the bridge are the same.
     """
     kinds = [str(shape.type) for shape in frame.labeled_shapes]
     shapes = (

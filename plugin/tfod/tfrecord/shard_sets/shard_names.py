@@ -183,10 +183,9 @@ def shard_file_names(subset: str, count: int) -> list[str]:
 
 
 def numbered_file_names(name: str, count: int) -> list[str]:
-    """Return names for the files of a set called ``name``, as the OD API makes them.
+    """Return names for the files of a set, as the OD API's tf_record_creation_util.py does.
 
-    The first of 100 is ``coco_train.record-00000-of-00100``; a single file keeps the name. Source:
-    dataset_tools/tf_record_creation_util.py.
+    The first of 100 is ``coco_train.record-00000-of-00100``; a single file keeps the name.
     """
     return [name] if count == 1 else _number_names(name, count, "")
 

@@ -234,8 +234,7 @@ class Output(contextlib.ExitStack):
     def add(self, path: str, is_file: bool = False) -> str:
         """Return a temporary folder whose files will be published in the folder ``path``.
 
-        With ``is_file``, the folder is for the single file ``path``, under any name; call
-        :meth:`replace` when it is complete.
+        With ``is_file``, it is for the file ``path`` under any name; then call :meth:`replace`.
 
         Raises:
             TfodError: ``path`` is a URL, or it contains, or is inside, another output.
