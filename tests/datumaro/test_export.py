@@ -399,7 +399,7 @@ class TestObjects:
         (output,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
         assert output == (
             "tf_detection_api: not written, because the format cannot store them: 2 polyline, "
-            "1 points without a schema; boxes that extend beyond the image, "
+            "1 points without a schema; boxes that extend beyond their image, "
             "written unchanged: 1"
         )
         assert found.boxes[0, 0] == np.float32(-0.05)

@@ -18,7 +18,7 @@ SIZE = 200, 100
 GOOD = (20, 10, 100, 50)
 ODD = {
     "boxes whose maximum is below their minimum": (100, 10, 20, 50),
-    "boxes that extend outside their image": (150, 10, 210, 50),
+    "boxes that extend beyond their image": (150, 10, 210, 50),
     "boxes without width or height": (20, 10, 20, 50),
     "boxes with a coordinate that is not a finite number": (20, 10, float("nan"), 50),
 }
@@ -80,7 +80,7 @@ def test_what_lies_wholly_outside_cannot_be_clipped(
 ) -> None:
     dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, (210, 10, 250, 50)])
     ran = convert(*dataset, "--odd-boxes=clip")
-    assert "1 boxes that extend outside their image, left out" in ran.err
+    assert "1 boxes that extend beyond their image, left out" in ran.err
     assert boxes_in(tmp_path) == [float32([0.1, 0.1, 0.5, 0.5])]
 
 

@@ -48,7 +48,7 @@ _MIN_OVERLAP = 0.5  # minimum intersection over union of a box and an outline of
 
 OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
-OUTSIDE = "boxes that extend beyond the image, written unchanged"
+OUTSIDE = "boxes that extend beyond their image, written unchanged"
 OTHER_SIZE = "masks whose size differs from their image, which trainers reject, written unchanged"
 OBJECT_LOSSES = (UNSUPPORTED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE, OTHER_SIZE)
 """The losses that :class:`ObjectBuilder` counts, in the order of the message."""

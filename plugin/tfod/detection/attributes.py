@@ -88,7 +88,7 @@ def encode_attribute(
 ) -> None:
     """Encode one attribute of all objects, and add to ``corrections`` what its list cannot express.
 
-    Its key is that of the OD API if it accepts the values, else ``image/object/attribute/<name>``.
+    The key is the OD API's if it accepts the values, else ``image/object/attribute/<name>``.
     """
     values = attributes[name]
     if all(value is None for value in values):

@@ -19,7 +19,7 @@ _MAX_LOCATIONS = 10
 
 
 class OddBoxes(enum.Enum):
-    """Treatment of a box that is inverted, flat, not finite, or extends outside its image.
+    """Treatment of a box that is inverted, flat, not finite, or extends beyond its image.
 
     A box that exceeds an edge only by rounding is always clipped, without a note.
 

@@ -162,7 +162,7 @@ class _Batch:
         return self._codes.setdefault(key, len(self._codes))
 
     def _find_codes(self, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Return the codes of keys, nearly all the same; -1 if a key is very long or not UTF-8."""
+        """Return the codes of keys, usually a single one; -1 if a key is too long or not UTF-8."""
         codes = np.full(len(first), -1)
         lengths = stop - first
         remaining = np.flatnonzero(lengths <= _MAX_KEY)

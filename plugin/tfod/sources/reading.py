@@ -249,8 +249,8 @@ def decode_detection(example: Example, *, field_mapping: FieldMapping | None = N
 
     Args:
         example: record to read.
-        field_mapping: keys of the record; by default, those of the OD API if the record has any,
-            else those of the best layout.
+        field_mapping: keys of the record; by default, the OD API's if any is present, else the best
+            layout is used.
 
     Raises:
         RecordError: see :func:`read_detections`.

@@ -114,7 +114,7 @@ def dataset(
 
     Args:
         source: path of a file or folder, glob, or list of these.
-        label_map: label map, its path, or name of a shipped one; by default that of the shards.
+        label_map: label map, its path, or name of a shipped one; by default the shards' label map.
         field_mapping: keys of the records; by default, the best layout is used.
         shuffle: number of records in the shuffle buffer; 0 keeps the order. Shuffles shards, too.
         seed: random seed, which determines the order of every epoch.

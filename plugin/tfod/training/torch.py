@@ -56,7 +56,7 @@ class Detections(Dataset):
 
     Args:
         source: path of a file, folder or zip, glob, or list of these.
-        label_map: label map, its path, or name of a shipped one; by default that of the shards.
+        label_map: label map, its path, or name of a shipped one; by default the shards' label map.
         field_mapping: keys of the records; by default, the best layout is used.
         transform: function of image and target that returns the element.
 

@@ -1,7 +1,7 @@
 """FieldMapping: the keys of the image, its boxes and so on, in shards of any format.
 
-By default, the keys are those of the TF Object Detection API; keys tell other formats apart. For
-sources see :mod:`tfod.detection.features.schema`.
+The default is the TF Object Detection API. Other formats are recognized by their keys; for sources
+see :mod:`tfod.detection.features.schema`.
 """
 
 from __future__ import annotations

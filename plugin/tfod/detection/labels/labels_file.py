@@ -58,7 +58,7 @@ def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read classes like :func:`read_classes`, also a shipped label map by name (``coco``, …)."""
+    """Read classes like :func:`read_classes`, or a shipped label map by name (``coco``, …)."""
     read = read_labels if is_labels_file(file_or_name) else load_label_map
     label_map, notes = read(file_or_name)
     return label_map, [*notes, *describe_shared_ids(file_or_name, label_map)]

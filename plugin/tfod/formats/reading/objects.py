@@ -63,7 +63,7 @@ ROTATED = "rotated boxes, replaced by their enclosing boxes"
 _NOT_FINITE = "boxes with a coordinate that is not a finite number"
 _INVERTED = "boxes whose maximum is below their minimum"
 _NO_AREA = "boxes without width or height"
-_OUTSIDE = "boxes that extend outside their image"
+_OUTSIDE = "boxes that extend beyond their image"
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _MIN_SIDE = float(np.finfo(np.float32).eps)
 
@@ -147,7 +147,7 @@ class AnnotatedObject(NamedTuple):
         box: xmin, ymin, xmax and ymax, in pixels or normalized (``DatasetBuilder.is_normalized``).
         location: location of the annotation, for messages.
         attributes: other values by name.
-        points: x, y and visibility of keypoints, as many for each object; in the unit of the box.
+        points: x, y and visibility of keypoints, in the unit of the box; same number per object.
         outline: outline for ``DatasetBuilder.draw``.
         details: box before rotation, if it is rotated.
     """

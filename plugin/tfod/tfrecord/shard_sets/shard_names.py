@@ -157,7 +157,7 @@ def _join_stem(prefix: str, suffix: str, separators: str = "-_. ") -> str:
 
 
 def is_in_numbered_set(path: str) -> bool:
-    """Return whether a shard belongs to a numbered set, where some shards may have no records."""
+    """Return whether a shard belongs to a numbered set, in which shards may be empty."""
     return (stated_name(path).total or 0) > 1
 
 
