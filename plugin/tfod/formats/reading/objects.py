@@ -76,7 +76,7 @@ class SourceClasses:
         label_map: label map, which must contain every class of the dataset.
         name: name of the label map in messages.
         notes: warnings from reading the label map.
-        file: file of the label map; '' if it is new or shipped.
+        file: file of the label map; '' if there is none.
     """
 
     label_map: LabelMap
