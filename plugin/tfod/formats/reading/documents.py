@@ -95,7 +95,7 @@ def iterate_children(stream: Any, name: str, root: str, tags: Collection[str]) -
         tags: tags of the children to yield.
 
     Raises:
-        TfodError: the document is malformed, has another root or a DOCTYPE, or a child is too large.
+        TfodError: the document is malformed, has another root or a DOCTYPE, or is too large.
     """
     depth = size = 0
     with _import_lxml(name) as etree:
