@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("reshard a.record file", "file: cannot write there (it is not a folder)"),
         ("repair a.record file", "file: cannot write there (it is not a folder)"),
         ("convert a.record file/a.json", "file: cannot write there (it is not a folder)"),
-        ("convert yolo out --images yolo", "--images yolo: YOLO's YAML determines"),
+        ("convert yolo out --images yolo", "--images yolo: YOLO's YAML names"),
         ("convert yolo out --images nope", "--images nope: no such folder"),
         ("check a.record --profile profile.yaml", "profile.yaml: 'features' is a required proper"),
         ("check absent.record", "absent.record: no such file or folder"),

@@ -66,7 +66,7 @@ class TestOneBox:
         dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD])
         ran = convert(*dataset, f"--odd-boxes={choice}")
         assert ran.code == 0, ran.err
-        clipped = choice == "clip" and "outside" in what
+        clipped = choice == "clip" and "beyond" in what
         done = "clipped to it" if clipped else "left out"
         assert f"1 {what}, {done} (the first: " in ran.err and PLACES[kind] in ran.err
         good = float32([0.1, 0.1, 0.5, 0.5])
