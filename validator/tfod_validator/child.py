@@ -143,9 +143,8 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
             settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
         ),
     )
-    sources = resolve_uploads(
-        [File.at(name) for name in sorted(os.listdir())], options.archive_limits
-    )
+    files = [File.at(name) for name in sorted(os.listdir())]
+    sources = resolve_uploads(files, options.archive_limits)
     if path := paths.get("label_map"):
         sources = sources.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
     report, texts = _make_reports(sources, options, settings, _make_progress(attempt, settings))
@@ -234,11 +233,8 @@ def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, An
         {"code": code, "title": all_rules()[code].title, "count": count}
         for code, count in sorted(outcome.by_code.items())
     ]
-    return {
-        "records_changed": outcome.changed,
-        "records_dropped": outcome.dropped,
-        "changes": changes,
-    }
+    counts = {"records_changed": outcome.changed, "records_dropped": outcome.dropped}
+    return {**counts, "changes": changes}
 
 
 def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None:

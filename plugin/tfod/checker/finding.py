@@ -104,19 +104,14 @@ class Finding(NamedTuple):
 
 
 _JSON_FIELDS = (
-    "code",
-    "severity",
-    "message",
-    "fix",
+    *("code", "severity", "message", "fix"),
     *Location._fields[:3],
-    "feature",
-    "value",
-    "item",
+    *("feature", "value", "item"),
 )
 
 
 def _to_finite(value: JsonValue) -> JsonValue:
-    """Replace NaN and infinities, which JSON does not have, by strings."""
+    """Replace NaN and infinities, which JSON does not support, with strings."""
     if isinstance(value, np.generic):  # for example from arrays of boxes
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -168,7 +163,7 @@ class Findings:
     """Findings, in the order of the data.
 
     Attributes:
-        max_listed: maximum number of findings to list, in total and so also for each rule.
+        max_listed: maximum number of findings to list, in total and per rule.
         levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
         counts: total number of findings, by code and shard.

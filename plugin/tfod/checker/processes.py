@@ -32,8 +32,7 @@ def examine_in_processes(
 ) -> Iterator[ShardResult]:
     """Yield the results of shards in their order, after reporting the progress of each.
 
-    Raises:
-        TfodError: a process died, usually because it ran out of memory.
+    Raises TfodError if a process died, usually because it ran out of memory.
     """
     # Not forked, because forking a process with threads is not safe.
     context = multiprocessing.get_context("spawn")

@@ -162,7 +162,7 @@ def patch_main(module: Any) -> None:
 
 
 class _PlainErrors(logging.Filter):
-    """Replaces the outermost exception, which Datumaro logs, by our error inside it."""
+    """Replaces the outermost exception, which Datumaro logs, with our error inside it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, BaseException):
@@ -186,4 +186,4 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "datumaro.cli.commands": patch_commands,
     "datumaro.cli.__main__": patch_main,
 }
-"""The functions to call with modules of Datumaro when they are loaded."""
+"""The functions that patch modules of Datumaro when they are loaded, by module name."""

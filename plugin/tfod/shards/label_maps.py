@@ -31,11 +31,10 @@ class JoinedClasses:
     """The ids that records get if their shards share one label map (:class:`Classes`).
 
     Args:
-        files: label map file of each shard, None if it has none.
-        base: the label map whose ids are kept; None to join all label maps.
+        files: label map file of each shard; None if it has no label map.
+        base: label map whose ids are kept; None to join all label maps.
 
-    Raises:
-        LabelMapError: a file is not a label map.
+    Raises LabelMapError if a file is not a label map.
     """
 
     def __init__(self, files: Mapping[str, str | None], base: LabelMap | None = None) -> None:

@@ -565,5 +565,5 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
     )
     command = ("cvat", "import", "task", 1, make_zip(car()), "--server", stub.url)
     assert run_python("-c", script, *command).refused() == (
-        "tfod: access to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
+        "tfod: access to CVAT needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
     )

@@ -36,9 +36,7 @@ def render_junit(report: Report) -> str:
         for key, value in values.items():
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (group for group in groups if group.code in counts):
-            listed = [
-                finding for finding in group.findings if report.find_source(finding.shard) == name
-            ]
+            listed = [item for item in group.findings if report.find_source(item.shard) == name]
             _add_rule(suite, group, listed, counts[group.code], report)
         if suite.find("testcase/failure") is None:
             _add_case(suite, f"no findings that fail ({report.fail_on.value} or worse)")

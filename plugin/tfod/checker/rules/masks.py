@@ -74,9 +74,8 @@ def _report_mask_sizes(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Findi
         differs = (mask_sizes != sizes[rows]).any(axis=1)
         differs &= (mask_sizes * sizes[rows] > 0).all(axis=1)  # both sizes are known
         first = np.flatnonzero(differs)[np.unique(rows[differs], return_index=True)[1]]
-        for row, (height, width) in zip(
-            rows[first].tolist(), mask_sizes[first].tolist(), strict=True
-        ):
+        pairs = zip(rows[first].tolist(), mask_sizes[first].tolist(), strict=True)
+        for row, (height, width) in pairs:
             image_size = f"{sizes[row, 1]}x{sizes[row, 0]}"
             message = f"{column.key} is {width}x{height} pixels, but the image is {image_size}"
             yield batch.finding(row, message, column.key)
