@@ -113,8 +113,7 @@ def _to_problem(error: Exception, settings: Settings) -> ProblemError:
         text = str(error).replace(f"{os.pardir}{os.sep}", "")
         return ProblemError(422, f"The check could not run: {text}")
     if code == errno.EFBIG:
-        cause = "there are very many or very long class or file names"
-        detail = f"The report would be too long, because {cause}. Check fewer files at a time."
+        detail = "The class and file names make the report too long. Check fewer files at a time."
         return ProblemError(422, detail, limit="max_report_bytes")
     if code in (errno.ENOSPC, errno.EDQUOT):
         return ProblemError(507, "The disk of the service is full. Try again later.")

@@ -129,8 +129,8 @@ def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
         texts = {**parameters, **fields}
         uploaded = [*request.files.items(multi=True)]
     except RequestEntityTooLarge:
-        limit = f"{queue().settings.max_files:,} files or too long texts"
-        detail = f"The form has more than {limit}. Upload a zip, and send long texts as files."
+        cause = f"more than {queue().settings.max_files:,} files, or texts that are too long"
+        detail = f"The form has {cause}. Upload a zip, and send long texts as files."
         raise ProblemError(413, detail, limit="max_files") from None
     folder = cast("UploadRequest", request).begin_upload()
     files: list[UploadedFile] = []

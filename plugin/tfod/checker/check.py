@@ -149,19 +149,16 @@ def _check_dataset(
         )
     if unmatched is not None and receiver is DATUMARO:
         profile = AS_IMPORTED
-    levels = resolve_levels(
-        profile.severities, receiver.severities(options.task), options.severities
-    )
-    label_maps = {
-        name: file.label_map for name, file in dataset.label_maps.items() if file.label_map
-    }
+    task, files = options.task, dataset.label_maps.items()
+    levels = resolve_levels(profile.severities, receiver.severities(task), options.severities)
+    label_maps = {name: file.label_map for name, file in files if file.label_map}
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
         profile=profile,
         findings=Findings(_max_listed(options), levels),
         unmatched=unmatched._replace(receiver=title) if unmatched else None,
-        task=options.task,
+        task=task,
         training_config=options.training_config,
     )
     instructions = Instructions(
@@ -171,13 +168,13 @@ def _check_dataset(
         max_findings=_max_listed(options),
         max_record_bytes=options.max_record_bytes,
         decode=options.decode,
-        keeps_rows=options.task is not None,
+        keeps_rows=task is not None,
         counts_objects=options.training_config is not None,
     )
-    if options.task is not None and options.task.skips_others:
+    if task is not None and task.skips_others:
         from tfod.checker.references.frames import Matcher
 
-        instructions = instructions._replace(matcher=Matcher(options.task, ()))
+        instructions = instructions._replace(matcher=Matcher(task, ()))
     # Batch rules run while a shard is examined, dataset rules after the last shard.
     for shard in _examine_all(dataset.shards, instructions, options, progress):
         result.add(shard)

@@ -18,7 +18,7 @@ _MAX_REPORTED_ONCE = 1 << 14
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
 FAMILIES = {
-    "TFR": "framing: the file as a sequence of records",
+    "TFR": "the framing of records in the file",
     "EXA": "the record as a tf.train.Example",
     "BOX": "boxes",
     "LAB": "classes and the label map",
@@ -247,16 +247,16 @@ def select_listed(findings: Findings, shards: Sequence[str]) -> list[Finding]:
     share to the others, first to the most severe ones.
     """
     codes = sorted(findings.listed, key=lambda code: (-findings.worst[code].rank, code))
-    remaining, waiting = findings.max_listed, len(codes)
+    remaining, remaining_codes = findings.max_listed, len(codes)
     selected: list[Finding] = []
     # In this order, codes with few findings come first and leave more to the others.
     needs = sorted((len(findings.listed[code]), index) for index, code in enumerate(codes))
     for need, index in needs:
-        fair, extra = divmod(remaining, waiting)
+        fair, extra = divmod(remaining, remaining_codes)
         share = min(need, fair + (1 if index < extra else 0))
         selected += findings.listed[codes[index]][:share]
         remaining -= share
-        waiting -= 1
+        remaining_codes -= 1
     indices = {name: index for index, name in enumerate(shards)}
 
     def key(finding: Finding) -> tuple[int, int, str]:

@@ -39,11 +39,11 @@ def activate() -> None:
 
 def register(environment: Any) -> None:
     """Register our formats in a Datumaro environment, and replace formats with the same names."""
-    old_line = not hasattr(environment, "exporters")
+    is_old_line = not hasattr(environment, "exporters")
     registries = {
         "Base": environment.extractors,
         "Importer": environment.importers,
-        "Exporter": environment.converters if old_line else environment.exporters,
+        "Exporter": environment.converters if is_old_line else environment.exporters,
     }
     plugins = [
         (registry, getattr(tfod.datumaro, name))

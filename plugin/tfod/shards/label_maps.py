@@ -85,9 +85,7 @@ class JoinedClasses:
         self.classes.ids(label_map, texts_without_ids, [None] * len(texts_without_ids))
         new_ids = self.classes.ids(label_map, texts, labels)
         for _, unknown in self.classes.unknown_ids:
-            index = next(
-                index for index, label in enumerate(labels) if label == unknown and not texts[index]
-            )
+            index = next(i for i, label in enumerate(labels) if label == unknown and not texts[i])
             row = int(np.searchsorted(ids.row_splits, index, "right")) - 1
             cause = f"has the id {unknown} without a class text, and the label map has no such id"
             fix = "put a label map with this id next to the shard, as label_map.pbtxt"

@@ -48,14 +48,14 @@ def _check_object_mask_size(batch: Batch) -> Iterator[Finding]:
 
 
 @rule(
-    "BOX018 warning: whole-image PNG mask differs in size from the image",
+    "BOX018 warning: size of a whole-image PNG mask differs from the image size",
     why="Trainers scale the mask together with the image, so its classes do not cover the objects.",
     fix="Write masks with the size of the stored image; create them again if it was resized.",
     source="tensorflow/models: official/projects/panoptic/dataloaders/"
     "panoptic_maskrcnn_input.py, which stacks both",
 )
 def _check_image_mask_size(batch: Batch) -> Iterator[Finding]:
-    """Report the first mask per key and record that differs in size from the image."""
+    """Report the first mask per key and record whose size differs from the image size."""
     return _report_mask_sizes(batch, keys.IMAGE_MASKS.values())
 
 

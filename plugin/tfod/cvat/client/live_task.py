@@ -222,7 +222,7 @@ class Changes:
             self._compare(existing, Counter())
         unsupported, tracks = self._annotations.unsupported, self._annotations.tracks
         if not self._rows and not unsupported and not tracks:
-            return "no annotations, neither on the server nor in the file"
+            return "there are no annotations on the server or in the file"
         items = sorted(self._rows.items())
         rows = ((f"{label} ({kind})", *map(str, row)) for (label, kind), row in items)
         lines = [*format_columns([_COLUMNS, *rows])]
