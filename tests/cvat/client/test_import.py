@@ -260,7 +260,7 @@ class TestTheCheckComesFirst:
         stub.tasks[1].deleted = [1]
         path = make_zip(car(), car("c.jpg"), alone=True)
         ran = run("cvat", "import", "task", 1, path, "--dry-run")
-        assert (ran.code, "no shard has them: 1 deleted" in ran.err) == (0, True)
+        assert (ran.code, "annotations on hidden frames: 1 deleted" in ran.err) == (0, True)
         assert run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).code == 0
         assert {one["frame"] for one in state(stub)[0]} == {1}
 
