@@ -217,7 +217,7 @@ class TestObjects:
         (mask,) = export_one(tmp_path, Mask(small, label=0), save_masks=True).masks
         assert np.array_equal(decode_mask_png(mask.data), small)
         assert any(
-            "1" in one and "masks whose size differs from their image" in one for one in warnings()
+            "1" in one and "masks whose size differs from the image" in one for one in warnings()
         )
         outline = Polygon([50, 10, 100, 10, 100, 40, 50, 40], label=0, id=1, group=1)
         shapes = [outline, Mask(small, label=0, id=1, group=1)]
@@ -399,7 +399,7 @@ class TestObjects:
         (output,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
         assert output == (
             "tf_detection_api: not written, because the format cannot store them: 2 polyline, "
-            "1 points without a schema; boxes that extend beyond their image, "
+            "1 points without a schema; boxes that extend beyond the image, "
             "written unchanged: 1"
         )
         assert found.boxes[0, 0] == np.float32(-0.05)

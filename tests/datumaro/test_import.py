@@ -277,7 +277,7 @@ class TestObjects:
         make_shard("s", masked([[0, 0]]))
         (item,) = load()
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
-        assert warnings() == ["masks whose size differs from their image: 1"]
+        assert warnings() == ["masks whose size differs from the image: 1"]
 
     def test_opacity_is_no_mask(self, make_shard, load) -> None:
         pixels = np.zeros((100, 200, 4))

@@ -226,8 +226,8 @@ class TestWriting:
         assert output.startswith("tf_keras_coco: ")
         assert set(output.removeprefix("tf_keras_coco: ").split("; ")) == {
             "not written, because the format cannot store them: 1 points without a schema",
-            "boxes that extend beyond their image, written unchanged: 1",
-            "images without objects, not written, because each record needs an object: 1",
+            "boxes that extend beyond the image, written unchanged: 1",
+            "images not written, because each record needs an object: 1",
             "not written: 1 class of the whole image",
             "attributes not written: 1 weather (of the image), 1 difficult",
             "without a class, written as category -1: 1",

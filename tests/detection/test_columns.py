@@ -136,7 +136,9 @@ class TestDetections:
         problems = [(one.row, one.code, one.key, one.cause) for one in together.problems]
         boxes = []
         for row, record in enumerate(batch.records.records()):
-            alone = Detections(ExampleBatch.of(type(batch.records).of(record, "s")), mapping)
+            alone = Detections(
+                ExampleBatch.of(type(batch.records).from_record(record, "s")), mapping
+            )
             assert output(together, row) == output(alone, 0)
             mine = [(row, one.code, one.key, one.cause) for one in alone.problems]
             assert [one for one in problems if one[0] == row] == mine

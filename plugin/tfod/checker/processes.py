@@ -32,26 +32,25 @@ def examine_in_processes(
 ) -> Iterator[ShardResult]:
     """Yield the results of shards in their order, after reporting the progress of each.
 
-    Raises:
-        TfodError: a process died, usually because it ran out of memory.
+    Raises TfodError if a process died, usually because it ran out of memory.
     """
     # Not forked, because forking a process with threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, len(shards), _MAX_ON_WINDOWS if os.name == "nt" else jobs)
     stop = context.Event()
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
-    waiting: deque[Future[ShardResult]] = deque()
+    futures: deque[Future[ShardResult]] = deque()
     remaining = iter(shards)
     try:
         while True:
             for shard in remaining:
                 with _children_block_interrupts():
-                    waiting.append(pool.submit(_examine, shard))
-                if len(waiting) > jobs * _MAX_QUEUED:
+                    futures.append(pool.submit(_examine, shard))
+                if len(futures) > jobs * _MAX_QUEUED:
                     break
-            if not waiting:
+            if not futures:
                 return
-            result = waiting.popleft().result()
+            result = futures.popleft().result()
             progress(result.read, result.records)
             yield result
     except BrokenProcessPool:

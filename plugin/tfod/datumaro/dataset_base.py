@@ -31,7 +31,6 @@ from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.files import ImageFiles, locate_shard_images
-from tfod.formats.reading.images_of_records import OTHER_IMAGES
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
@@ -47,6 +46,10 @@ _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "on
 _TEXT_ID_MISMATCHES = "objects whose class text and class id disagree; the text was used"
 _UNKNOWN_TEXTS = "classes added that are not in the label map"
 _UNKNOWN_IDS = "class ids that are not in the label map, used as class names"
+_OTHER_IMAGES = (
+    "records whose image differs from that of an earlier record with the same image id; the "
+    "earlier image was used"
+)
 _NO_IMAGES = (
     "records whose encoded image is neither a JPEG, PNG, GIF, BMP, TIFF or WebP image nor pixels "
     "of the record's size; the annotations were imported, but exports and transforms that use the "
@@ -67,8 +70,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         ctx: Datumaro's import context. Its error policy gets invalid boxes and records, its
             progress reporter the number of bytes that were read.
 
-    Raises:
-        DatasetImportError: there are no shards, or a shard or a label map cannot be read.
+    Raises DatasetImportError if there are no shards, or a shard or label map cannot be read.
     """
 
     NAME = "tf_detection_api"
@@ -127,11 +129,10 @@ class TfDetectionApiBase(compat.DatasetBase):
         for group in sets:
             if group.missing:
                 missing = join_names(group.missing, _MAX_SHOWN)
-                _log.warning("shards of a numbered set are missing, read without: %s", missing)
+                _log.warning("shards of a numbered set are missing and were skipped: %s", missing)
         progress = self._ctx.progress_reporter
-        progress.start(
-            sum(get_shard_size(path) for _, path in self._shards), desc="Reading TFRecords"
-        )
+        total = sum(get_shard_size(path) for _, path in self._shards)
+        progress.start(total, desc="Reading TFRecords")
         start = self._record_count = 0
         for subset, path in self._shards:
             self._field_mapping = self._find_mapping(shards, path)
@@ -207,11 +208,9 @@ class TfDetectionApiBase(compat.DatasetBase):
         return has_keys
 
     def _make_format_error(self, example: Example) -> TfodError:
-        """Create the error for a record without any key of the format."""
         if self._field_mapping is not None:
-            return _make_keys_error(
-                example, "a shard of this profile", sorted(self._field_mapping.all_keys)
-            )
+            expected = sorted(self._field_mapping.all_keys)
+            return _make_keys_error(example, "a shard of this profile", expected)
         return _make_keys_error(example, "an object detection shard", _USUAL, ", …")
 
     def _read_row(
@@ -227,7 +226,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         size = find_record_size(detections, row, on_disk)
         image_key = shard.subset, image_id
         item, first_length = self._images.get(image_key, (None, length))
-        self._losses[OTHER_IMAGES][""] += first_length != length
+        self._losses[_OTHER_IMAGES][""] += first_length != length
         if item is None:
             item_id, _ = shard.ids.make(path, "" if path else _make_name(detections, row))
             records = detections.examples.records
@@ -327,11 +326,11 @@ class _Shard(NamedTuple):
 
 
 _EMPTY = Detection()
-"""The further fields of records that have only boxes and classes."""
+"""The other fields of records that have only boxes and classes."""
 
 
 def _load_field_mapping(profile: str) -> FieldMapping:
-    from tfod.checker.profiles.file import load_profile  # the checker's, and only on demand
+    from tfod.checker.profiles.file import load_profile  # rarely needed
 
     return load_profile(profile).field_mapping
 

@@ -38,7 +38,8 @@ from tfod.detection.images.mask_images import (
     encode_mask_png,
     fill_box,
 )
-from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
+from tfod.detection.losses import LossCounter
+from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.reading.files import format_size
 
 # Types that become a separate object: its box, and its mask if masks are saved.
@@ -46,10 +47,12 @@ _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
 _MIN_OVERLAP = 0.5  # minimum intersection over union of a box and an outline of the same object
 
+ATTRIBUTES = "attributes not written"
+ENCLOSED = "replaced by their enclosing box"
 OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
-OUTSIDE = "boxes that extend beyond their image, written unchanged"
-OTHER_SIZE = "masks whose size differs from their image, which trainers reject, written unchanged"
+OUTSIDE = "boxes that extend beyond the image, written unchanged"
+OTHER_SIZE = "masks whose size differs from the image, which trainers reject, written unchanged"
 OBJECT_LOSSES = (UNSUPPORTED, ATTRIBUTES, ENCLOSED, OUTLINES, UNLABELLED, OUTSIDE, OTHER_SIZE)
 """The losses that :class:`ObjectBuilder` counts, in the order of the message."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 UNSUPPORTED = "not written, because the format cannot store them"
-ATTRIBUTES = "attributes not written"
-ENCLOSED = "replaced by their enclosing box"
 _MAX_NAMES = 20  # in a sentence
 
 

@@ -125,7 +125,7 @@ def test_the_high_byte_of_a_deep_png_is_all(
     (highest,) = set(decode(data).numpy().ravel().tolist())
     record = image("a.png", HEIGHT, WIDTH) | {"image/encoded": data}
     says = run("check", write_shard(tmp_path, "x", encode(record))).out
-    assert (f"up to {largest} become {highest} of 255" in says) == (highest < 16)
+    assert (f"up to {largest} become at most {highest} of 255" in says) == (highest < 16)
 
 
 def test_the_palette_of_a_bmp_is_not_applied() -> None:

@@ -14,27 +14,35 @@ import numpy as np
 
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.dataset_base import TfDetectionApiBase
-from tfod.datumaro.export_annotations import OUTLINES, OUTSIDE, ExportedObject, ObjectBuilder
+from tfod.datumaro.export_annotations import (
+    ATTRIBUTES,
+    ENCLOSED,
+    OUTLINES,
+    OUTSIDE,
+    ExportedObject,
+    ObjectBuilder,
+)
 from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import LabelsLayout, RecipeLayout
 from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
-from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
+from tfod.detection.losses import LossCounter
 from tfod.errors import ShardError, TfodError
 from tfod.example.example import Example
+from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.layouts.keras_coco import WITHOUT_OBJECTS
 from tfod.sources.reading import ReadableShards
 
 # Attributes of images that the record stores, or that are generated again.
 _SUPPORTED = frozenset(("id", "filename", "source_id"))
-_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, because a record has one label"
+_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, because a record has only one label"
 _WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 
 
 class KerasCocoBase(TfDetectionApiBase):
-    """Shards of the Keras recipe. All records of an image become one item, wherever they are."""
+    """Shards of the Keras recipe. All records of an image become one item, in any order."""
 
     NAME = "tf_keras_coco"
     FIELD_MAPPING: ClassVar[FieldMapping | None] = KERAS_COCO
@@ -79,8 +87,10 @@ class KerasCocoExporter(ShardExporter):
         detection = image.rotate(self._objects.assemble(objects, image.frame or (1, 1)))
         self._losses[_NOT_WRITTEN]["points"] += sum(obj.points is not None for obj in objects)
         for name, values in detection.attributes.items():
-            carried = (v in EMPTY_VALUES or (name == "area" and _is_number(v)) for v in values)
-            self._losses[ATTRIBUTES][name] += sum(not is_carried for is_carried in carried)
+            lost = [v for v in values if v not in EMPTY_VALUES]
+            if name == "area":
+                lost = [v for v in lost if not _is_number(v)]
+            self._losses[ATTRIBUTES][name] += len(lost)
         image_id = _get_image_id(item) if self._keeps_images else self._image_count
         annotations = []
         corners, _ = to_pixel_corners(detection.boxes, image.size or (1, 1))
@@ -152,7 +162,6 @@ class ImageClassificationExporter(ShardExporter):
     FIRST_ID = 0
     ALWAYS_IMAGES = True
     LOSSES = (_ONE_LABEL, ATTRIBUTES, _WITHOUT_LABEL)
-
     LAYOUT = LabelsLayout
 
     def _encode(self, item: Any) -> Iterable[bytes]:

@@ -28,7 +28,7 @@ from tfod.detection.detection import (
 from tfod.detection.images.image import find_format, sniff_format
 from tfod.detection.images.mask_images import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.formats.cvat.shapes import (
     BOX,
@@ -41,6 +41,7 @@ from tfod.formats.cvat.shapes import (
     draw_shape,
     encode_runs,
 )
+from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.numbers import multiply_as_typed
 from tfod.tfrecord.image_names import split_extension
 
@@ -56,6 +57,8 @@ _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
 """Formats that ``tf.io.decode_image`` decodes; files of unknown format are also kept."""
 
 _OUTSIDE = "not written, because they are completely outside their frame"
+_ATTRIBUTES = "attributes not written"
+_ENCLOSED = "replaced by their enclosing box"
 _RECTANGLES = "replaced by rectangles, which an import does not undo"
 _MASKED = "replaced by masks"
 TRACKS = "tracks split into single shapes, one per frame"
@@ -69,14 +72,14 @@ class DetectionBuilder:
     """Converts frames to Detections, and counts what is lost or changed.
 
     Args:
-        label_map: label map, which must contain every class.
+        label_map: the label map, which must contain every class.
         input_types: input types of attributes by class and name.
         save_masks: whether to draw a mask for each shape.
-        clip_boxes: whether boxes that are not rotated are clipped to the frame.
+        clip_boxes: whether to clip boxes that are not rotated to the frame.
 
     Attributes:
-        losses: counts of annotations that are not in the shards.
-        changes: counts of annotations that are changed in the shards.
+        losses: counts what is not in the shards.
+        changes: counts what is in the shards in another form.
     """
 
     def __init__(
@@ -91,12 +94,12 @@ class DetectionBuilder:
         self._save_masks = save_masks
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse as numbers
-        self.losses = LossCounter(UNSUPPORTED, _OUTSIDE, ATTRIBUTES)
-        self.changes = LossCounter(TRACKS, ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
+        self.losses = LossCounter(UNSUPPORTED, _OUTSIDE, _ATTRIBUTES)
+        self.changes = LossCounter(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts from 0
 
     def build(self, image: CvatImage) -> Detection:
-        """Convert a frame without shapes outside it; raise TfodError for unknown classes."""
+        """Convert a frame without shapes outside it; raises TfodError for unknown classes."""
         size = get_frame_size(image)
         self.losses[UNSUPPORTED].update(image.other_shapes)
         shapes, corners = [], []
@@ -141,7 +144,7 @@ class DetectionBuilder:
         )
 
     def complete(self, detection: Detection, encoded: bytes | None) -> Detection:
-        """Add a source id, and the image file if any; raise TfodError if the file is damaged."""
+        """Add a source id, and the image file if any; raises TfodError if the file is damaged."""
         detection = replace(detection, source_id=str(next(self._numbers)))
         if not encoded:
             return detection
@@ -216,7 +219,7 @@ class DetectionBuilder:
         for shape in shapes:
             kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
             if not self._save_masks and not is_plain_box(shape):
-                self.changes[ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
+                self.changes[_ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
             elif self._save_masks and shape.kind not in (BOX, MASK):
                 self.changes[_MASKED][kind] += 1
 
@@ -227,7 +230,7 @@ class DetectionBuilder:
         for shape, values in zip(shapes, rows, strict=True):
             # CVAT's flag replaces an attribute of the same name.
             text = str(values.pop(OCCLUDED, ""))
-            self.losses[ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
+            self.losses[_ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
             values[OCCLUDED] = int(shape.occluded)
             if shape.track is not None:
                 number = self._tracks.setdefault((task, shape.track), len(self._tracks))
@@ -261,7 +264,7 @@ def _get_details(shape: CvatShape) -> ShapeDetails:
 
 _PLAIN = ShapeDetails()
 FitAttributes = Callable[[str, Mapping[str, AttributeValue]], Attributes]
-"""A function that converts the attributes of an object of a class to texts."""
+"""Converts the attributes of an object to texts; the first argument is the name of its class."""
 
 
 def build_shapes(
@@ -275,12 +278,12 @@ def build_shapes(
     """Yield the shapes of the objects of a record, each followed by its keypoints.
 
     Args:
-        detection: content of the record.
+        detection: the record.
         classes: class name of each object.
         corners: box of each object in pixels.
         size: height and width of the frame.
-        draw: function that draws the mask of an object by its index, or returns None for a box.
-        fit: function that converts the attributes of an object.
+        draw: draws the mask of an object by its index; returns None for a filled box.
+        fit: converts the attributes of an object.
     """
     free_group = 1 + max((details.group for details in detection.shape_details.values()), default=0)
     for number, (label, box) in enumerate(zip(classes, corners, strict=True)):
@@ -315,7 +318,8 @@ def get_keypoints(detection: Detection, number: int, size: tuple[int, int]) -> t
     keypoints = detection.keypoints
     if keypoints is None:
         return ()
-    xy = np.nan_to_num(keypoints.xy[number][keypoints.visibility[number] > 0])
+    is_labelled = keypoints.visibility[number] > 0
+    xy = np.nan_to_num(keypoints.xy[number][is_labelled])
     return tuple(multiply_as_typed(xy, np.array(size[::-1])).reshape(-1).tolist())
 
 
@@ -340,7 +344,7 @@ def is_plain_box(shape: CvatShape) -> bool:
 
 
 def get_frame_size(image: CvatImage) -> tuple[int, int]:
-    """Return height and width of a frame; raise TfodError if they are unknown."""
+    """Return height and width of a frame; raises TfodError if they are unknown."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
         raise TfodError(f"image {image.name!r:.81} has no size, which is needed for its boxes")
     return image.height, image.width
