@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
+
+MAX_TEXT_LENGTH = 80
+"""The maximum number of characters that a message shows of a text from the data."""
 
 
 class TfodError(Exception):
     """The base class of exceptions for invalid input."""
+
+
+def quote_text(value: object) -> str:
+    """Return the repr of a value from the data, truncated to 80 characters."""
+    quoted = repr(value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value)
+    if len(quoted) <= MAX_TEXT_LENGTH:
+        return quoted
+    return f"{quoted[: MAX_TEXT_LENGTH - 2]}…{quoted[-1]}"
+
+
+def suggest(word: object, words: Iterable[str], limit: int = 1, cutoff: float = 0.6) -> str:
+    """Return a question with the most similar words, such as ``did you mean cvat?``, or ''."""
+    import difflib  # only needed for errors
+
+    similar = difflib.get_close_matches(str(word)[:MAX_TEXT_LENGTH], words, limit, cutoff)
+    return f"did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def how_to_install(extra: str) -> str:

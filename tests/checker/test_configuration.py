@@ -251,6 +251,12 @@ class TestWrongInput:
         write_file(data / "pyproject.toml", "[tool.tfod]\nfor = ")
         assert check("data").refused().startswith("tfod: pyproject.toml: is not valid TOML: ")
 
+    def test_names_are_not_case_sensitive(self, check: Run, data: Path) -> None:
+        for names in ("for = 'cvat'\nprofile = 'cvat'", "for = 'CVAT'\nprofile = 'Cvat'"):
+            write_file(data / "conf" / "tfod.toml", names)
+            out = check("data", "--config", "conf/tfod.toml").out
+            assert "for CVAT" in out and "Profile: cvat (requested)" in out
+
     def test_ends_the_check(self, check: Run, data: Path) -> None:
         write_file(data / "tfod.toml", "fro = 'cvat'")
         assert check("data").refused().startswith("tfod: tfod.toml: fro: there is no such key; ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -51,6 +52,45 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
         "FixedLenFeature((), tf.int64),",
         "VarLenFeature(tf.int64),",
     ]
+
+
+def test_json_has_the_numbers_of_the_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[2J\u202egnp"
+    shard = make_shard(
+        "s",
+        image("a.jpg", width=100, height=50)
+        | objects([[0, 0, 1, 1], [0, 0, 0.5, 1]], ["cat", hostile], [1, 2]),
+        image("b.jpg", width=100, height=50) | {"odd": []},
+    )
+    assert cli.main(["describe", shard, "--format", "JSON"]) == 0
+    output = capsys.readouterr().out
+    assert not {"\x1b", "\u202e"} & set(output)
+    document = json.loads(output)
+    numbers = {key: value for key, value in document.items() if isinstance(value, int)}
+    assert numbers.pop("largest_record") < numbers["bytes"] == os.path.getsize(shard)
+    assert numbers == {
+        "tfod_describe": 1,
+        "shards": 1,
+        "bytes": numbers["bytes"],
+        "records": 2,
+        "records_without_boxes": 1,
+        "damaged_records": 0,
+        "boxes": 2,
+    }
+    assert document["keys"]["odd"] == {
+        "kinds": ["int64_list"],
+        "records": 1,
+        "min_values": 0,
+        "max_values": 0,
+    }
+    assert document["classes"] == [
+        {"name": name, "id": number, "boxes": 1, "images": 1, "boxes_by_subset": {"s": 1}}
+        for name, number in sorted({"cat": 1, hostile: 2}.items())
+    ]
+    assert document["numbers"]["box width, pixels"]["min"] == 50
+    assert document["sources"] == [shard] and document["layouts"] == ["cvat"]
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["describe", shard, "--format", "json", "--as-profile"])
 
 
 def test_keys_do_not_steer_the_terminal(make_shard, capsys: pytest.CaptureFixture[str]) -> None:

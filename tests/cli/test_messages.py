@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tfod.cli.arguments import COMMANDS
 from tfod.cli.main import main
 
 from tests.commands import Run, run_python
@@ -56,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("check a.record --profile nothing", "nothing"),
         ("check a.record --label-map absent.pbtxt", "absent.pbtxt: no such label map"),
         ("check a.record --severity BOX06=off", "did you mean BOX016 or BOX006"),
-        ("check a.record --severity BOX006=bad", "expected CODE=error, warning, info, off"),
+        ("check a.record --severity BOX006=bad", "choose from error, warning, info, off"),
         ("check a.record --cvat-xml absent.xml", "absent.xml"),
         ("check a.record --cvat-labels absent.json", "absent.json"),
         ("check a.record --images absent", "absent"),
@@ -93,13 +94,50 @@ EMPTY = "is empty; is a shell variable not set?"
         ("check a.record --format sarif", "invalid choice: 'sarif'"),
         ("diff a b --tolerance nan", "'nan' is not a number of pixels"),
         ("show a.record --records 1-3", "'1-3' is not a whole number of 0 or more"),
-        ("", "the following arguments are required: COMMAND"),
+        ("chekc a.record", "'chekc' is not a command; did you mean check?"),
+        ("foo", "'foo' is not a command; see tfod --help"),
+        ("a.record", "to check it: tfod check a.record"),
+        ("'my file.zip'", "to check it: tfod check 'my file.zip'"),
+        ("--verison", "--verison; did you mean --version?"),
+        ("--for cvat a.record", "--for; write options after the command"),
+        ("check a.record --formt json", "--formt; did you mean --format?"),
+        ("check a.record --formt=json", "--formt; did you mean --format?"),
+        ("check a.record --xyz", "unrecognized arguments: --xyz; see tfod check --help"),
+        ("convert a b --sett x", "--sett; did you mean --set?"),
+        ("check a.record --for cvta", "--for: invalid choice: 'cvta'; did you mean cvat?"),
+        ("check a.record --for CVTA", "'CVTA'; did you mean cvat?"),
+        ("check a.record --for xyz", "'xyz'; choose from "),
+        ("cvat imprt task 1 a.zip", "'imprt'; did you mean import?"),
+        ("convert csv out --from cvs", "'cvs'; did you mean csv?"),
     ],
 )
 def test_typed_wrong(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(shlex.split(command))
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["", "cvat"])
+def test_without_a_command_the_commands_are_listed(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(command.split()) == 2
+    out, err = capsys.readouterr()
+    with pytest.raises(SystemExit, match="0"):
+        main([*command.split(), "--help"])
+    assert not out and err == capsys.readouterr().out
+    rows = [line for line in err.partition("COMMAND\n")[2].splitlines() if line]
+    assert [line.split()[0] for line in rows] == (["export", "import"] if command else [*COMMANDS])
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--for CVAT", "--format GITHUB", "--profile CVAT", "--decode ALL", "--severity box006=INFO"],
+)
+def test_names_are_not_case_sensitive(run: Run, options: str) -> None:
+    done = [run("check", "a.record", *text.split()) for text in (options, options.lower())]
+    assert done[0] == done[1] and done[0].code in (0, 1)
 
 
 def test_annotations_are_no_shard(run: Run, folder: Path) -> None:

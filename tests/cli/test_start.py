@@ -7,6 +7,7 @@ import pytest
 from tests.commands import run_python
 from tests.records import encode, frame, image, objects
 
+SHARED = {"main", "arguments", "printing", "progress_line"}
 HEAVY = {
     *("PIL", "asyncio", "concurrent", "email", "fsspec", "google.protobuf", "http", "jinja2"),
     *("jsonschema", "logging", "lxml", "multiprocessing", "numpy.ma", "socket", "ssl", "tqdm"),
@@ -44,4 +45,4 @@ def test_one_shard_is_checked_without_what_it_does_not_need(tmp_path) -> None:
 @pytest.mark.parametrize("command", ["describe", "rules", "reshard"])
 def test_a_command_loads_no_other(command: str) -> None:
     loaded = {one for one in loaded_by(command, "--help") if one.startswith("tfod.cli.")}
-    assert loaded == {f"tfod.cli.{one}" for one in ("main", "arguments", "printing", command)}
+    assert loaded == {f"tfod.cli.{one}" for one in SHARED | {command}}

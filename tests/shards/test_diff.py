@@ -134,7 +134,7 @@ def test_a_side_without_images_is_compared_without_them(tmp_path: Path, before: 
     assert found.notes == [f"{after} has no images, so images are not compared"]
     changed = [record("a.png", CAT, DOG, number=1)]
     other = write(tmp_path / "c", train=changed, val=[record("b.png", CAT)])
-    assert diff(before, other, ignore=["images"]).is_equal
+    assert diff(before, other, without=["images"]).is_equal
 
 
 def test_another_subset_is_a_difference_where_that_is_asked_for(
@@ -167,7 +167,7 @@ def test_records_without_a_name_are_matched_by_source_id(tmp_path: Path) -> None
     b = write(tmp_path / "b", train=names[::-1])
     assert diff(a, b).is_equal
     c = write(tmp_path / "c", train=[replace(names[0], filename="x.png", encoded=b"")])
-    assert counts(diff(a, c, ignore=["images"])) == {"record_removed": 1, "record_renamed": 1}
+    assert counts(diff(a, c, without=["images"])) == {"record_removed": 1, "record_renamed": 1}
 
 
 def test_records_without_anything_are_matched_in_their_order(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ def test_values_of_objects_go_with_their_boxes(tmp_path: Path) -> None:
     c = write(tmp_path / "c", "", train=[other])
     expected = {"masks": 1, "keypoints": 2, "color": 1, "difficult": 1, "captions": 1}
     assert dict(diff(a, c).values) == expected
-    ignore = ("masks", "keypoints", "color", "captions")
-    assert dict(diff(a, c, ignore=ignore).values) == {"difficult": 1}
+    without = ("masks", "keypoints", "color", "captions")
+    assert dict(diff(a, c, without=without).values) == {"difficult": 1}
 
 
 def test_keys_that_mean_nothing_are_compared(tmp_path: Path) -> None:
@@ -335,10 +335,10 @@ def test_odd_boxes_are_compared_as_they_are(tmp_path: Path, name: str) -> None:
         other = str(tmp_path / f"from_{Path(source).name}")
         convert(source, other, Options(), target_format=name)
         for sides in ((source, other), (other, source)):
-            found = diff(*sides, ignore=["masks"])
+            found = diff(*sides, without=["masks"])
             assert found.is_equal and "left out" not in str(found.notes), found.listed
     b = write(tmp_path / "b", train=[record(one, CAT, *_ODD[1:]) for one in ("a.png", "b.png")])
-    assert counts(diff(b, other, ignore=["masks", "images"]))["box_added"] == 2
+    assert counts(diff(b, other, without=["masks", "images"]))["box_added"] == 2
 
 
 @pytest.mark.parametrize(

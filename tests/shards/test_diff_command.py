@@ -86,10 +86,19 @@ def test_what_cannot_be_compared_is_one_line(
     assert says in done.err.splitlines()[-1]
 
 
+def test_one_subset(run: Run, tmp_path: Path) -> None:
+    source = _EXAMPLES / "shapes_coco"
+    assert run("convert", source, tmp_path / "val", "--masks", "--set", "val").code == 0
+    assert run("diff", source, tmp_path / "val").code == 1
+    done = run("diff", source, tmp_path / "val", "--set", "val")
+    assert done.code == 0 and "(coco): 4 records, " in done.out
+    assert "no subset 'absent'" in run("diff", source, source, "--set", "absent").refused()
+
+
 def test_a_side_that_lacks_images_is_not_compared(run: Run, tmp_path: Path) -> None:
     assert run("convert", _EXAMPLES / "shapes_coco", tmp_path / "v", "--to", "voc").code == 0
     next((tmp_path / "v" / "JPEGImages").iterdir()).unlink()
     error = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v").refused()
     assert "tfod: not compared: images that are missing: 1 (" in error
-    alone = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v", "--ignore", "images")
+    alone = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v", "--without", "images")
     assert alone.code == 1 and alone.out.startswith("DIFFERENT: 13 values changed\n")

@@ -123,7 +123,7 @@ def test_layout_names_and_compression_stay(run: Run, tmp_path: Path) -> None:
             "notes.txt": b"of nobody's concern",
         },
     )
-    assert run(source, tmp_path / "out", "--skip", "IMG011").code in (0, 1)
+    assert run(source, tmp_path / "out", "--ignore", "IMG011").code in (0, 1)
     found = files_in(tmp_path / "out")
     assert sorted(found) == sorted(set(files_in(source)) - {"notes.txt"})
     assert found["train/a.record-00000-of-00002"] == shard(record())
@@ -193,8 +193,8 @@ def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_pa
         (["in", "--overwrite"], "is an input"),
         (["there"], "there/train.tfrecord already exists; write to another folder"),
         (["new", "--output", "there/train.tfrecord"], "there/train.tfrecord is a shard"),
-        (["new", "--only", "BOX0O6"], "--only: there is no rule or family 'BOX0O6'"),
-        (["new", "--skip", "TFR004"], "--skip TFR004: unreadable"),
+        (["new", "--select", "BOX0O6"], "--select: there is no rule or family 'BOX0O6'"),
+        (["new", "--ignore", "TFR004"], "--ignore TFR004: unreadable"),
         (["train.txt/new"], "cannot write there"),
         ([""], "the output path is empty"),
         (["new", "--output", ""], "the output path is empty"),

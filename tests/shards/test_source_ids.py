@@ -83,14 +83,14 @@ def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Pat
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_repair(run: Run, shards: Path, tmp_path: Path, receiver: str) -> None:
     out = tmp_path / "out"
-    run("repair", str(shards), str(out), "--only", "NAM", "--for", receiver)
+    run("repair", str(shards), str(out), "--select", "NAM", "--for", receiver)
     assert sorted(source_ids(out).values()) == ["10", "11", "7", "8", "9"]
     assert by_filename(out)["c.jpg"].image_extra == {"former_source_id": "0f3c"}
 
 
 def test_repair_for_any_numbers_only_what_has_none(run: Run, shards: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run("repair", str(shards), str(out), "--only", "NAM")
+    run("repair", str(shards), str(out), "--select", "NAM")
     expected = {"a.jpg": "a.jpg", "b.jpg": "7", "c.jpg": "0f3c", "d.jpg": "8", "e.jpg": "9"}
     assert source_ids(out) == expected
 

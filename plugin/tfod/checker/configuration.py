@@ -76,7 +76,10 @@ def _are_levels(value: object) -> bool:
 
 _RULES = 'a list of rules and families, such as ["BOX003", "IMG"]'
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "for": (tuple(RECEIVERS).__contains__, f"one of {', '.join(RECEIVERS)}"),
+    "for": (
+        lambda value: isinstance(value, str) and value.lower() in RECEIVERS,
+        f"one of {', '.join(RECEIVERS)}",
+    ),
     "profile": (_is_text, f"{', '.join(READY)}, or a file"),
     "label_map": (_is_text, "a file, or the name of a label map that comes with tfod"),
     "select": (lambda value: _are_texts(value) and bool(value), _RULES),
@@ -130,7 +133,7 @@ def make_options(requested: Configuration, file: Configuration, **more: Any) -> 
     load("label_map", require_label_map)
     return Options(
         profile=load("profile", _load_profile),
-        receiver=RECEIVERS[choose("receiver")] if choose("receiver") else None,
+        receiver=RECEIVERS[choose("receiver").lower()] if choose("receiver") else None,
         label_map=choose("label_map"),
         severities=combine_severities(
             choose("select"),
@@ -183,7 +186,8 @@ def _read(file: str) -> Configuration | None:
     settings = {"receiver" if key == "for" else key: value for key, value in values.items()}
     for key, names in (("profile", READY), ("label_map", packaged_label_maps())):
         value = settings.get(key)
-        if value is not None and value not in names and not is_url(value):
+        is_name = value in names or (key == "profile" and str(value).lower() in names)
+        if value is not None and not is_name and not is_url(value):
             settings[key] = os.path.join(os.path.dirname(file), value)
     return Configuration(file, **settings)
 

@@ -9,36 +9,41 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from multiprocessing.sharedctypes import SynchronizedArray
 from multiprocessing.synchronize import Event
 
 from tfod.checker.analysis.examine import Instructions, Progress, examine
 from tfod.checker.analysis.result import ShardResult
 from tfod.errors import TfodError
 from tfod.sources.resolved import Shard
+from tfod.tfrecord.progress import PROGRESS
 
 _MAX_QUEUED = 2  # shards per process, including those whose results wait for an earlier one
 _MAX_ON_WINDOWS = 61  # the number of handles that Windows can wait for
 _STOP_SECONDS = 3.0  # time for a process to notice that it must stop
+_PROGRESS_SECONDS = 0.2
 _instructions: Instructions
 _stop: Event
+_done: SynchronizedArray[int]
+"""The bytes and records that all processes have read."""
 
 
 def examine_in_processes(
     shards: Sequence[Shard], instructions: Instructions, jobs: int, progress: Progress
 ) -> Iterator[ShardResult]:
-    """Yield the results of shards in their order, after reporting the progress of each.
+    """Yield the results of shards in their order, and report the progress of all processes.
 
     Raises TfodError if a process died, usually because it ran out of memory.
     """
     # Not forked, because forking a process with threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, len(shards), _MAX_ON_WINDOWS if os.name == "nt" else jobs)
-    stop = context.Event()
-    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop))
+    stop, done, reported = context.Event(), context.Array("q", 2), [0, 0]
+    pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, done))
     futures: deque[Future[ShardResult]] = deque()
     remaining = iter(shards)
     try:
@@ -50,9 +55,14 @@ def examine_in_processes(
                     break
             if not futures:
                 return
-            result = futures.popleft().result()
-            progress(result.read, result.records)
-            yield result
+            is_done = False
+            while not is_done:
+                is_done = bool(wait(list(futures)[:1], _PROGRESS_SECONDS).done)
+                read, records = (new - old for new, old in zip(done[:], reported, strict=True))
+                reported = [reported[0] + read, reported[1] + records]
+                PROGRESS.add_records(records, read)
+                progress(read, records)
+            yield futures.popleft().result()
     except BrokenProcessPool:
         raise TfodError(
             "a process of the check died, perhaps because it ran out of memory; try --jobs 1"
@@ -92,16 +102,23 @@ def _children_block_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _start(instructions: Instructions, stop: Event) -> None:
-    global _instructions, _stop
-    _instructions, _stop = instructions, stop
+def _start(instructions: Instructions, stop: Event, done: SynchronizedArray[int]) -> None:
+    global _instructions, _stop, _done
+    _instructions, _stop, _done = instructions, stop, done
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the check handles it
     threading.Thread(target=_exit_if_stuck, daemon=True).start()
 
 
 def _examine(shard: Shard) -> ShardResult:
     _raise_if_stopped()
-    return examine(shard, _instructions, lambda *_: _raise_if_stopped())
+    return examine(shard, _instructions, _report)
+
+
+def _report(read: int, records: int) -> None:
+    with _done:
+        _done[0] += read
+        _done[1] += records
+    _raise_if_stopped()
 
 
 def _exit_if_stuck() -> None:

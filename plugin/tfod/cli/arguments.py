@@ -6,10 +6,12 @@ import argparse
 import functools
 import importlib
 import os
-from collections.abc import Callable, Sequence
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, quote_text, suggest
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "check": "check shards and annotation zips for errors",
-    "convert": "convert Pascal VOC, COCO, YOLO, CSV or CVAT XML to shards, or shards to these",
+    "convert": "convert VOC, COCO, YOLO, CSV or CVAT XML to shards, or back",
     "cvat": "export shards from a CVAT server, or import them",
     "describe": "print a summary of shards",
-    "diff": "compare two datasets: shards, or shards and the annotations that they come from",
+    "diff": "compare two datasets, which may have different formats",
     "repair": "fix what can be fixed without guessing, in a copy",
     "reshard": "change the number or size of shards, or merge several sources",
     "rules": "list the rules of the checker, or explain a rule",
@@ -52,7 +54,46 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        see = " See" if message.endswith("?") else "; see"
+        self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")
+
+    @property
+    def options(self) -> Sequence[str]:
+        """The names of the options, with their dashes."""
+        return list(self._option_string_actions)
+
+    def add_commands(self) -> Any:
+        """Add subparsers; without a command, the help is printed and the exit status is 2."""
+        self.set_defaults(run=_print_help)
+        return self.add_subparsers(title="commands", metavar="COMMAND")
+
+    def reject(self, unknown: Sequence[str], advice: str = "") -> NoReturn:
+        """Exit with an error for unknown arguments, which suggests options of similar names."""
+        options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+        hints = (suggest(option, self.options, cutoff=0.75) for option in options)
+        advice = next(filter(None, hints), advice)
+        words = options if options and not advice.startswith("put") else unknown
+        self.error(f"unrecognized arguments: {' '.join(words)}" + (f"; {advice}" if advice else ""))
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Parse a value; choices are not case-sensitive."""
+        value = super()._get_value(action, arg_string)
+        is_command = action.nargs == argparse.PARSER
+        if action.choices is None or is_command or not isinstance(value, str):
+            return value
+        return value.lower() if value.lower() in action.choices else value
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check a choice, and suggest similar ones."""
+        if action.choices is not None and value not in action.choices:
+            names = [*map(str, action.choices)]
+            hint = suggest(str(value).lower(), names) or f"choose from {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {quote_text(value)}; {hint}")
+
+
+def _print_help(options: argparse.Namespace) -> int:
+    options.parser.print_help(sys.stderr)
+    return 2
 
 
 def _format_usage(action: argparse.Action) -> str:
@@ -82,7 +123,7 @@ def build_parser(command: str | None) -> Parser:
     parser = Parser(prog="tfod", description=text)
     text = "show program's version number and exit"
     parser.add_argument("--version", action=_Version, nargs=0, help=text)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_commands()
     if command not in COMMANDS:
         for name, text in COMMANDS.items():
             commands.add_parser(name, help=text)
@@ -97,16 +138,29 @@ def parse_arguments(command_line: Sequence[str]) -> argparse.Namespace:
     arguments, runner_arguments = split_arguments(command_line)
     words = (argument for argument in arguments if not argument.startswith("-"))
     parser = build_parser(next(words, None))
+    if arguments:
+        _require_command(parser, arguments[0])
     options, unknown = parser.parse_known_args(arguments)
     if hasattr(options, "more_paths") and not any(word.startswith("-") for word in unknown):
         # argparse does not add paths after an option to the paths before it.
         options.more_paths, unknown = unknown, []
     if unknown:
         has_runner = getattr(options, "runner", None) is not None
-        hint = "; put the options of Beam after --" if has_runner else ""
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        options.parser.reject(unknown, "put the options of Beam after --" if has_runner else "")
     options.runner_arguments = runner_arguments
     return options
+
+
+def _require_command(parser: Parser, first: str) -> None:
+    """Exit with an error if a command line begins with neither a command nor an option of tfod."""
+    if first.startswith("-"):
+        if not any(option.startswith(first) for option in parser.options):
+            parser.reject([first], "write options after the command")
+    elif first not in COMMANDS:
+        hint = suggest(first.lower(), COMMANDS)
+        if not hint and (os.path.exists(first) or not first.isalpha()):
+            hint = f"to check it: tfod check {shlex.quote(first)}"
+        parser.error(f"{quote_text(first)} is not a command" + (f"; {hint}" if hint else ""))
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -120,6 +174,13 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if any(option.startswith("--ru") and RUNNER.startswith(option) for option in options):
         return ours[:end], ours[end + 1 :]
     return ours, []
+
+
+def select_arguments(
+    function: Callable[..., Any], arguments: argparse.Namespace
+) -> Mapping[str, Any]:
+    """Return the arguments for the keyword parameters of a function, which have the same names."""
+    return {name: getattr(arguments, name) for name in function.__kwdefaults__ or {}}
 
 
 # Functions that add a shared argument. ``add`` is ``add_argument`` of a parser or of a group.
@@ -174,7 +235,7 @@ def whole_number(minimum: int = 0, maximum: int | None = None) -> Callable[[str]
         if maximum is None and number > largest:
             raise argparse.ArgumentTypeError(f"{text:.20}… is too large; the limit is {largest:,}")
         if not minimum <= number <= largest:
-            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number {bounds}")
+            raise argparse.ArgumentTypeError(f"{quote_text(text)} is not a whole number {bounds}")
         return number
 
     return parse

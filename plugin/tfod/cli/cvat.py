@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "Export shards from a CVAT server, or import them. Works with any server, such as "
         "app.cvat.ai: nothing is installed there."
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_commands()
     export = commands.add_parser(
         "export",
         help="write a task, job or project as a zip of shards",
@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
 
     importing = commands.add_parser(
         "import",
-        help="check a zip of shards against a task, job or project, and import it",
+        help="check a zip against a task, job or project, and import it",
         description="Check a zip against the current state of the task, show what would change, "
         "and import it. Exit status 1: the check found errors, and nothing was changed.",
     )

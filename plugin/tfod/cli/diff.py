@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+from tfod import functions
 from tfod.checker.finding import plural
 from tfod.checker.reporters.escaping import escape_json, visible
 from tfod.cli.arguments import (
@@ -18,14 +19,13 @@ from tfod.cli.arguments import (
     add_label_map,
     add_output,
     add_profile,
-    load_named_profile,
     not_empty,
+    select_arguments,
     whole_number,
 )
 from tfod.cli.printing import begin_output, existing_files
-from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
-from tfod.shards.diff import PIXEL, Diff, Difference, Side, read_side
+from tfod.shards.diff import PIXEL, Diff, Difference, Side
 
 _CHANGES = (
     *("record_added", "record_removed", "record_renamed", "record_moved"),
@@ -58,7 +58,9 @@ def add_arguments(parser: Parser) -> None:
     text = f"pixels by which box sides may differ (default: {PIXEL}, a pixel plus rounding)"
     add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
     text = "do not compare masks, keypoints, captions, images, or an attribute of this name"
-    add("--ignore", metavar="NAME", help=text, action="append", default=[])
+    add("--without", metavar="NAME", help=text, action="append", default=[])
+    text = "compare only this subset of A and B"
+    add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
     add("--same-subsets", action="store_true", help="report records in different subsets")
     text = "maximum number of differences to list per kind; all are counted (default: 100)"
     add("--max-differences", metavar="N", help=text, type=whole_number(), default=100)
@@ -76,28 +78,14 @@ def _pixels(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    profile = load_named_profile(arguments.profile)
-    options = Options(
-        arguments.label_map,
-        arguments.images,
-        no_images="images" in arguments.ignore,
-        masks="masks" not in arguments.ignore,
-        odd_boxes=OddBoxes.KEEP,
-        field_mapping=profile.field_mapping if profile else None,
-    )
     sides = (arguments.a, arguments.b)
     inputs = [path for side in sides for path in glob.glob(side) or [side]]
     inputs += existing_files(arguments.label_map, arguments.profile)
     if arguments.images:
         inputs.append(arguments.images)
     with begin_output(arguments.output, inputs) as output:
-        diff = Diff(
-            read_side(arguments.a, options, arguments.from_a, "--from-a"),
-            read_side(arguments.b, options, arguments.from_b, "--from-b"),
-            tolerance=arguments.tolerance,
-            same_subsets=arguments.same_subsets,
-            ignore=arguments.ignore,
-            max_differences=arguments.max_differences,
+        diff = functions.diff(
+            arguments.a, arguments.b, **select_arguments(functions.diff, arguments)
         )
         if arguments.format == "json":
             document = json.dumps(_to_json(diff), ensure_ascii=False, allow_nan=False, indent=1)

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tfod.errors import TfodError
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _exit_on_signals():
             try:
                 options = _parse_options(sys.argv[1:] if arguments is None else arguments)
-                code: int = options.run(options)
+                with _show_progress(options):
+                    code: int = options.run(options)
                 return code
             finally:
                 _flush()
@@ -53,6 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _discard_output()
     print_note(problem)
     return EXIT_FAILED
+
+
+def _show_progress(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Show the progress of a command, except for the service and for Beam, which has its own."""
+    from tfod.cli.progress_line import show_progress
+
+    is_silent = getattr(options, "quiet", False) or getattr(options, "runner", None)
+    command: str = options.parser.prog
+    return nullcontext() if is_silent or command == "tfod serve" else show_progress(command)
 
 
 def _parse_options(command_line: Sequence[str]) -> argparse.Namespace:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.checker.reporters.escaping import visible
+from tfod.cli.progress_line import erase_line
 from tfod.errors import TfodError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def print_text(text: str) -> None:
     """Write to standard output, which :func:`tfod.cli.main.main` has made UTF-8."""
     if sys.stdout is None:
         raise TfodError("standard output is closed; use --output")
+    erase_line()
     with name_in_errors("standard output"):
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -45,6 +47,7 @@ def print_line(text: str) -> None:
 
 def print_note(text: str, command: str = "tfod") -> None:
     """Write a line and the indented lines below it to standard error, escaped as well."""
+    erase_line()
     lines = map(visible, text.split("\n  "))
     print(f"{command}: " + "\n  ".join(lines), file=sys.stderr)
 

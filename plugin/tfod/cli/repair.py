@@ -50,8 +50,8 @@ def add_arguments(parser: Parser) -> None:
     add_receiver(add)
     add_label_map(add)
     for name, text in (
-        ("--only", "rules or families to fix, such as BOX,LAB008"),
-        ("--skip", "rules or families not to fix"),
+        ("--select", "rules or families to fix, such as BOX,LAB008"),
+        ("--ignore", "rules or families not to fix"),
     ):
         add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
     add("--overwrite", action="store_true", help="replace shards of the same subsets in DEST")
@@ -66,15 +66,17 @@ def _run(arguments: argparse.Namespace) -> int:
 def _make_options(arguments: argparse.Namespace) -> Options:
     if arguments.target is None and not arguments.dry_run:
         raise TfodError("name the folder to write after SOURCE, or pass --dry-run")
-    skip = frozenset(arguments.skip or ())
-    if always_fixed := sorted(ALWAYS_FIXED & skip):
-        raise TfodError(f"--skip {always_fixed[0]}: unreadable data cannot be kept; omit this code")
+    ignore = frozenset(arguments.ignore or ())
+    if always_fixed := sorted(ALWAYS_FIXED & ignore):
+        raise TfodError(
+            f"--ignore {always_fixed[0]}: unreadable data cannot be kept; omit this code"
+        )
     return Options(
         profile=load_named_profile(arguments.profile),
         receiver=arguments.receiver,
         label_map=arguments.label_map,
-        only=None if arguments.only is None else frozenset(arguments.only),
-        skip=skip,
+        select=None if arguments.select is None else frozenset(arguments.select),
+        ignore=ignore,
         max_record_bytes=read_limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         overwrite=arguments.overwrite,
         report=arguments.output,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 UNSUPPORTED = "not written, because the format cannot store them"
 _MAX_NAMES = 20  # in a sentence
@@ -13,6 +14,21 @@ def format_counts(counter: Counter[str]) -> str:
     parts = [f"{count} {name:.80}" for name, count in counter.most_common(_MAX_NAMES)]
     more = len(counter) - len(parts)
     return ", ".join(parts) + (f" and {more} more" if more else "")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Data that a conversion dropped or changed.
+
+    Attributes:
+        kind: what it is, such as ``masks``; '' if the reason names it.
+        reason: what was done with it, and why.
+        count: number of objects, images or values.
+    """
+
+    kind: str
+    reason: str
+    count: int
 
 
 class LossCounter(dict[str, Counter[str]]):
@@ -33,6 +49,14 @@ class LossCounter(dict[str, Counter[str]]):
         """Count a sentence without names, and remember where it first occurred."""
         self[sentence][""] += 1
         self._first.setdefault(sentence, location)
+
+    def losses(self) -> list[Loss]:
+        """Return the counts that are not 0."""
+        return [
+            Loss(name, sentence, count)
+            for sentence, counts in self.items()
+            for name, count in (+counts).items()
+        ]
 
     def sentences(self) -> list[str]:
         """Return the sentences with counts: ``attributes not written: 3 pose, 1 weight``."""

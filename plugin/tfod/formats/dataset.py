@@ -14,9 +14,11 @@ from tfod.detection.detections import Detections
 from tfod.detection.images.image import image_size
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import Loss, LossCounter
 from tfod.errors import TfodError
 from tfod.example.wire import Kind
 from tfod.formats.numbers import multiply_as_typed
+from tfod.formats.options import ConversionProblems
 
 _T = TypeVar("_T")
 DEFAULT_SUBSET = "default"
@@ -35,6 +37,7 @@ class Dataset:
             notes on unusual and omitted data, and raises TfodError if nothing may be written.
         sources: files that are read, which must not be overwritten.
         source_ids: ids of all images, if the format has them; other images get other numbers.
+        counters: counters of data that is left out or changed, which :attr:`finish` notes.
         restore_paths: function that replaces temporary paths in a text by paths in the source zip.
     """
 
@@ -44,6 +47,7 @@ class Dataset:
     finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
+    counters: Sequence[ConversionProblems | LossCounter] = ()
     restore_paths: Callable[[str], str] = str
 
 
@@ -66,15 +70,22 @@ def select_subsets(subsets: Mapping[str, _T], requested: str | None, source: str
 
 
 class ConversionResult(NamedTuple):
-    """Numbers of images and objects by subset, notes, and paths of the label maps.
+    """What a conversion wrote, and what it lost.
 
-    ``label_maps`` are the files that provided the ids, and the file with all classes.
+    Attributes:
+        images, objects: number of images and objects, by subset.
+        notes: sentences about the losses, and about unusual data.
+        label_maps: paths of the files that provided the ids, and of the file with all classes.
+        lost: data that was left out or changed.
+        paths: paths of all new files, with image files; label maps come last.
     """
 
     images: Mapping[str, int]
     objects: Mapping[str, int]
     notes: Sequence[str]
     label_maps: Sequence[str]
+    lost: Sequence[Loss]
+    paths: Sequence[str] = ()
 
 
 _NO_CLASS = (

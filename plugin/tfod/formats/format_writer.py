@@ -124,7 +124,7 @@ class FormatWriter(abc.ABC):
                 label_map = os.path.join(folder, writer.label_map_file)
                 if os.path.isfile(label_map):
                     output.replace(os.path.join(parent, writer.label_map_file), label_map)
-        return result
+        return result._replace(paths=output.published)
 
     def write_all(self, dataset: Dataset, folder: str) -> ConversionResult:
         """Read a dataset and write its subsets; ``folder`` is the final folder of the label map."""
@@ -157,11 +157,13 @@ class FormatWriter(abc.ABC):
         files = [path for path in dataset.classes.label_maps if path not in ("", *dataset.sources)]
         if self.label_map_file:
             files.append(os.path.join(folder, self.label_map_file))
+        counters = (*dataset.counters, self.problems, self.losses)
         return ConversionResult(
             image_counts,
             object_counts,
             [dataset.restore_paths(note) for note in notes],
             [dataset.restore_paths(path) for path in dict.fromkeys(files)],
+            [loss for counter in counters for loss in counter.losses()],
         )
 
     def close_files(self) -> None:

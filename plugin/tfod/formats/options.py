@@ -12,6 +12,7 @@ import numpy as np
 
 from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS
 from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.losses import Loss
 from tfod.errors import TfodError
 from tfod.formats.target_map import TargetMap
 
@@ -188,6 +189,11 @@ class ConversionProblems:
             reason = "no image remains" if self._counts else "the annotations contain no image"
         if reason:
             raise TfodError("; ".join([f"{self._consequence}: {reason}", *self.sentences()]))
+
+    def losses(self) -> list[Loss]:
+        """Return the counts of the problems, except for refusals."""
+        counts = self._counts.items()
+        return [Loss("", problem, count) for problem, count in counts if isinstance(problem, str)]
 
     def sentences(self) -> list[str]:
         """Return a sentence for each problem that was counted, in order of occurrence."""

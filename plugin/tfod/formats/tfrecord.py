@@ -91,7 +91,7 @@ def read(source: str, options: Options) -> Dataset:
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     subsets = [shard_set.subset for shard_set in sets]
-    return Dataset(classes, subsets, read_images, finish, sources=paths)
+    return Dataset(classes, subsets, read_images, finish, sources=paths, counters=[problems])
 
 
 def _read_batches(
@@ -206,9 +206,10 @@ class Writer(FormatWriter):
             options.overwrite,
             find_existing=find_existing if is_shard else None,
         ) as output:
-            return cls(output, folder, name, dataset, options).write_all(
+            result = cls(output, folder, name, dataset, options).write_all(
                 dataset, os.path.dirname(target) if is_shard else target
             )
+        return result._replace(paths=output.published)
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:

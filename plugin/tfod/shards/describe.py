@@ -232,7 +232,11 @@ def _lines(result: Description, sources: Sequence[str]) -> Iterator[str]:
         yield f"{names[key]:<{width}}  {kinds:<10}  {summary.records:>7}  {values}"
     yield from _class_lines(result)
     if result.boxes or result.numbers["image width, pixels"]:
-        rows = [(name, *_quantiles(counts)) for name, counts in result.numbers.items() if counts]
+        rows = [
+            (name, *(f"{value:,g}" for value in quantiles(counts).values()))
+            for name, counts in result.numbers.items()
+            if counts
+        ]
         yield from ("", *format_columns([("", *_QUANTILES), *rows]))
     yield from ("", "import tensorflow as tf", "")
     yield to_source(result.feature_description()).rstrip()
@@ -244,7 +248,7 @@ def _class_lines(result: Description) -> Iterator[str]:
     by_size = sorted(boxes_by_subset, key=lambda name: (-boxes_by_subset[name].total(), name))
     subsets = sorted(by_size[:_MAX_SUBSETS]) if len(by_size) > 1 else []
     rows = [("class", "id", "boxes", "images", *map(shorten_name, subsets))]
-    order = sorted(total, key=lambda use: (-total[use], use[0] or "", use[1] or 0))
+    order = sort_uses(total)
     for use in order[:_MAX_CLASSES]:
         text, label = use
         subset_counts = (boxes_by_subset[subset][use] for subset in subsets)
@@ -261,8 +265,16 @@ def _class_lines(result: Description) -> Iterator[str]:
         yield f"by subset: the {len(subsets)} largest of {len(by_size):,}"
 
 
-def _quantiles(counts: Counter[float]) -> Iterator[str]:
+def sort_uses(counts: Counter[Use]) -> list[Use]:
+    """Return the pairs of class text and id, the most frequent first."""
+    return sorted(counts, key=lambda use: (-counts[use], use[0] or "", use[1] or 0))
+
+
+def quantiles(counts: Counter[float]) -> dict[str, float]:
+    """Return the minimum, median, maximum and two more quantiles of counted numbers."""
     values = np.array(sorted(counts))
     cumulative = np.cumsum([counts[value] for value in values.tolist()])
-    for share in _QUANTILES.values():
-        yield f"{values[np.searchsorted(cumulative, share * cumulative[-1])]:,g}"
+    return {
+        name: float(values[np.searchsorted(cumulative, share * cumulative[-1])])
+        for name, share in _QUANTILES.items()
+    }

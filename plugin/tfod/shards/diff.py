@@ -105,7 +105,7 @@ class Diff:
     Args:
         tolerance: tolerated difference of box sides and keypoints, in pixels.
         same_subsets: whether a record in a different subset counts as a difference.
-        ignore: names of values that are not compared; ``images`` stands for the image bytes.
+        without: names of values that are not compared; ``images`` stands for the image bytes.
         max_differences: maximum number of differences of each kind to list.
 
     Attributes:
@@ -120,20 +120,20 @@ class Diff:
         *,
         tolerance: float = PIXEL,
         same_subsets: bool = False,
-        ignore: Iterable[str] = (),
+        without: Iterable[str] = (),
         max_differences: int = 100,
     ) -> None:
         if len(a.subsets) == len(b.subsets) == 1:  # the only subset is the same, whatever its name
             b = b._replace(records=[record._replace(subset=min(a.subsets)) for record in b.records])
         self.a, self.b, self.tolerance = a, b, tolerance
-        self._same_subsets, self._ignore, self._limit = same_subsets, {*ignore}, max_differences
+        self._same_subsets, self._without, self._limit = same_subsets, {*without}, max_differences
         self.counts, self.values = Counter[str](), Counter[str]()
         self.listed: list[Difference] = []
         self.notes = [*a.notes, *b.notes]
         imageless = [side for side in (a, b) if {record.image for record in side.records} == {""}]
-        if len(imageless) == 1 and "images" not in self._ignore:
+        if len(imageless) == 1 and "images" not in self._without:
             self.notes.append(f"{imageless[0].path} has no images, so images are not compared")
-            self._ignore.add("images")
+            self._without.add("images")
         self._has_ids = all(FORMATS[side.format].has_ids for side in (a, b))
         self._renamed = self._compare_classes()
         for record_a, record_b in match(a.records, b.records):
@@ -191,7 +191,7 @@ class Diff:
         sizes = [record.size for record in (a, b) if all(record.size)]
         if len({*sizes}) == 2:
             self._add("size_changed", a, b, " → ".join(f"{w}x{h}" for h, w in sizes))
-        if a.image != b.image and "images" not in self._ignore:
+        if a.image != b.image and "images" not in self._without:
             change = "image_removed" if a.image else "image_added"
             self._add("image_changed" if a.image and b.image else change, a, b)
         height, width = map(min, zip(*sizes or [(1000, 1000)], strict=True))
@@ -224,11 +224,11 @@ class Diff:
     def _compare_values(self, a: Record, b: Record, pairs: _Pairs, tolerance: np.ndarray) -> None:
         """Compare the other values of pairs of objects; the tolerance is for keypoints."""
         ids = a.source_id, b.source_id
-        if self._has_ids and all(ids) and ids[0] != ids[1] and "source id" not in self._ignore:
+        if self._has_ids and all(ids) and ids[0] != ids[1] and "source id" not in self._without:
             self.values["source id"] += 1
             self._add("value_changed", a, b, "source id")
         nothing = [None] * (1 + max(len(a.boxes), len(b.boxes)))
-        for name in sorted({*a.values, *b.values} - self._ignore):
+        for name in sorted({*a.values, *b.values} - self._without):
             values_a, values_b = a.values.get(name, nothing), b.values.get(name, nothing)
             changed = [i for i, j in pairs if _differ(name, values_a[i], values_b[j], tolerance)]
             if changed:

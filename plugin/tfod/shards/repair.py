@@ -58,8 +58,8 @@ class Options:
         profile: expected feature description; None to choose the one that fits best.
         receiver: name of the program that will read the result; None for any.
         label_map: file or name of a label map for all shards; None for those next to the shards.
-        only: codes or families of the rules to repair; None for all.
-        skip: codes or families not to repair; takes precedence over ``only``.
+        select: codes or families of the rules to repair; None for all.
+        ignore: codes or families not to repair; takes precedence over ``select``.
         max_record_bytes: size limit of a record; a larger record ends the repair.
         report: path of the report, which may not be a file of the source or the result.
     """
@@ -67,8 +67,8 @@ class Options:
     profile: Profile | None = None
     receiver: str | None = None
     label_map: str | None = None
-    only: frozenset[str] | None = None
-    skip: frozenset[str] = frozenset()
+    select: frozenset[str] | None = None
+    ignore: frozenset[str] = frozenset()
     max_record_bytes: int = 256 << 20
     overwrite: bool = False
     report: str | None = None
@@ -76,7 +76,7 @@ class Options:
     def includes(self, code: str) -> bool:
         """Return whether the findings of a rule are to be repaired."""
         names = {code, code[:3]}
-        return (self.only is None or bool(names & self.only)) and not names & self.skip
+        return (self.select is None or bool(names & self.select)) and not names & self.ignore
 
 
 @dataclass

@@ -21,6 +21,7 @@ from tfod.kernel.return_types import MAX_PAYLOAD_BYTES, WalkEnd
 from tfod.tfrecord.compression import Compression, PeekedStream, ReadableStream
 from tfod.tfrecord.damage import Damage, damaged_compression, empty_file
 from tfod.tfrecord.framing import FRAME_BYTES, HEADER_BYTES
+from tfod.tfrecord.progress import PROGRESS
 from tfod.tfrecord.shard_sets.shard_names import is_in_numbered_set
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.walk import ENDLESS, ReadBuffer, Recovery
@@ -201,6 +202,7 @@ def _walk(
             records = find_records(buffer.array[position : buffer.have], max_length=max_length)
             count, end = len(records.starts), records.end
             if count:
+                PROGRESS.add_records(count, records.position)
                 starts = records.starts + position
                 yield RecordBatch(
                     name, recovery.index, buffer.base, buffer.content, starts, records.lengths

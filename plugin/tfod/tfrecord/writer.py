@@ -17,6 +17,7 @@ from tfod.errors import TfodError
 from tfod.kernel import copy_spans
 from tfod.tfrecord.compression import Compression, make_compressor
 from tfod.tfrecord.framing import FRAME_BYTES, encode_header, masked_crc32c
+from tfod.tfrecord.progress import PROGRESS
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.shard_sets.shard_names import shard_file_names
 from tfod.tfrecord.storage.publishing import Output, PendingFile
@@ -86,6 +87,7 @@ class RecordWriter:
 
     def write(self, payload: bytes) -> int:
         """Write a record; return its size in bytes before compression."""
+        PROGRESS.add("records written")
         footer = masked_crc32c(payload).to_bytes(4, "little")
         for part in (encode_header(len(payload)), payload, footer):
             self._stream.write(self._compressor.compress(part) if self._compressor else part)

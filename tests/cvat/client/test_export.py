@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tfod.cvat.client import connection
+from tfod.tfrecord.progress import BYTES_RECEIVED, BYTES_SENT, PROGRESS
 
-from tests.commands import Run, run_python
+from tests.commands import Run, free_port, run_python
 from tests.cvat.client.conftest import add_objects, detections, shape
 from tests.cvat.client.stub_server import LOGIN, TOKEN, USER, Fault, StubServer
 
@@ -218,6 +219,24 @@ class TestFailuresOfTheServer:
         answered.set()
         assert (ran.code, ran.err.count("\n")) == (2, 1)
         assert "cannot be reached" in ran.err
+
+    def test_progress(self, run: Run, tmp_path: Path) -> None:
+        zip_file = tmp_path / "a.zip"
+        PROGRESS.reset()
+        assert run("cvat", "export", "task", 1, zip_file).code == 0
+        assert PROGRESS.counts[BYTES_RECEIVED] > 0 and not PROGRESS.counts[BYTES_SENT]
+        assert run("cvat", "import", "task", 1, zip_file).code == 0
+        assert PROGRESS.counts[BYTES_SENT] > 0
+
+    @pytest.mark.parametrize("runs", [False, True])
+    def test_another_server(self, run: Run, stub: StubServer, tmp_path: Path, runs: bool) -> None:
+        stub.faults = [Fault("GET", "/server/about", 404, b"<html>")]
+        command = ["cvat", "export", "task", 1, tmp_path / "a.zip"]
+        if not runs:
+            command += ["--server", f"http://127.0.0.1:{free_port()}"]
+        error = run(*command).refused()
+        assert "--server" in error and "CVAT_HOST" in error
+        assert ("is not a CVAT server" if runs else "cannot be reached") in error
 
     def test_failed_work(self, run: Run, stub: StubServer, tmp_path: Path) -> None:
         def fail() -> None:

@@ -7,7 +7,6 @@ keys, of which parsers silently drop one.
 from __future__ import annotations
 
 import base64
-import difflib
 import functools
 import importlib
 import importlib.resources
@@ -31,7 +30,7 @@ from tfod.checker.profiles.python_source import PythonSource
 from tfod.checker.rules.registry import require_rule_names
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError, how_to_install, suggest
 from tfod.example.wire import Kind
 
 _MAX_FILE_BYTES = 256 << 10
@@ -44,15 +43,14 @@ _DTYPES = {"string": Kind.BYTES, "int64": Kind.INT64, "float32": Kind.FLOAT}
 
 def load_profile(name_or_path: str) -> Profile:
     """Return a built-in profile by its name, or load one from a YAML, JSON or Python file."""
-    if name_or_path in READY:
-        return READY[name_or_path]
+    if name_or_path.lower() in READY:
+        return READY[name_or_path.lower()]
     path = Path(name_or_path)
     if path.suffix.lower() not in (".py", ".json", ".yaml", ".yml"):
-        near = difflib.get_close_matches(name_or_path, READY, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = suggest(name_or_path.lower(), READY)
         raise TfodError(
-            f"{name_or_path}: there is no such profile; {hint}pass {', '.join(READY)}, or a file "
-            "whose name ends in .yaml, .json or .py"
+            f"{name_or_path}: there is no such profile; {hint}{' ' if hint else ''}pass "
+            f"{', '.join(READY)}, or a file whose name ends in .yaml, .json or .py"
         )
     try:
         document = load(name_or_path, schema())

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity
-from tfod.errors import TfodError
+from tfod.errors import TfodError, suggest
 
 if TYPE_CHECKING:
     from tfod.checker.analysis.batch import Batch, ClassUse
@@ -139,11 +139,8 @@ def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset:
 
 def describe_unknown_rule(name: object) -> str:
     """Return the error message for an unknown rule, with similar names."""
-    import difflib  # only needed for this error
-
-    similar = difflib.get_close_matches(str(name).upper(), [*FAMILIES, *all_rules()], n=3)
-    hint = f"did you mean {' or '.join(similar)}?" if similar else "tfod rules lists them all"
-    return f"there is no rule or family {name!r}; {hint}"
+    similar = suggest(str(name).upper(), [*FAMILIES, *all_rules()], limit=3)
+    return f"there is no rule or family {name!r}; {similar or 'tfod rules lists them all'}"
 
 
 def require_rule_names(names: Iterable[object], location: str) -> None:

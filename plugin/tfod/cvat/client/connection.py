@@ -24,10 +24,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tfod.errors import TfodError, how_to_install
+from tfod.tfrecord.progress import BYTES_RECEIVED, BYTES_SENT, PROGRESS
 
 TASK, JOB, PROJECT = "task", "job", "project"
 KINDS = (TASK, JOB, PROJECT)
 HOST_VARIABLE, DEFAULT_HOST = "CVAT_HOST", "http://localhost"
+_CHECK_ADDRESS = f"check its address in tfod cvat --server, or in the variable {HOST_VARIABLE}"
 TOKEN_VARIABLE = "CVAT_ACCESS_TOKEN"
 ORGANIZATION_VARIABLE = "CVAT_ORGANIZATION"
 _USER_VARIABLE, _PASSWORD_VARIABLE = "CVAT_USER", "PASS"
@@ -67,6 +69,7 @@ class Target:
     @classmethod
     def parse(cls, kind: str, number: str) -> Target:
         """Parse the values of ``--cvat KIND ID``, or raise TfodError."""
+        kind = kind.lower()
         if kind not in KINDS or not number.isascii() or not number.isdigit():
             raise TfodError(f"--cvat {kind} {number}: pass {', '.join(KINDS)}, then its number")
         return cls(kind, int(number))
@@ -170,7 +173,7 @@ class Server:
             # The server may have another address in its own network.
             parts = urlsplit(str(request.result_url))
             url = self.host + parts.path + (f"?{parts.query}" if parts.query else "")
-            downloader.download_file(url, Path(path), pbar=_make_progress_bar())
+            downloader.download_file(url, Path(path), pbar=_count_bytes(BYTES_RECEIVED))
 
     def upload(self, target: Target, path: str, format_name: str, append: bool) -> None:
         """Upload a file and wait until the server has imported it, or raise TfodError.
@@ -183,7 +186,7 @@ class Server:
         options: dict[str, Any] = {
             "url_params": {"id": target.number},
             "conv_mask_to_poly": False,
-            "pbar": _make_progress_bar(),
+            "pbar": _count_bytes(BYTES_SENT),
             "status_check_period": _PAUSE,
         }
         try:
@@ -223,7 +226,8 @@ class Server:
         except unexpected as error:
             text = one_line(f"{type(error).__name__}: {error}")
             raise ServerError(
-                f"unexpected response from {self.host} ({text}); is it a CVAT server?"
+                f"unexpected response from {self.host} ({text}); is it a CVAT server? If not, "
+                f"{_CHECK_ADDRESS}"
             ) from None
 
     def _api_error(self, error: Any) -> ServerError:
@@ -250,7 +254,7 @@ class Server:
                 f"{self.host}: no secure connection ({text}); check the address, or set "
                 "SSL_CERT_FILE to the server's own certificate"
             )
-        return ServerError(f"{self.host} cannot be reached ({text}); check its address")
+        return ServerError(f"{self.host} cannot be reached ({text}); {_CHECK_ADDRESS}")
 
 
 def describe_pending_import(server: Server, target: Target) -> str:
@@ -275,10 +279,15 @@ def connect(url: str | None = None) -> Iterator[Server]:
     try:
         client = sdk.Client(url, logger=logger, check_server_version=False)
     except Exception as error:  # cvat-sdk checks the URL
-        raise TfodError(f"{url}: {error}; check --server or {HOST_VARIABLE}") from None
+        raise TfodError(f"{url}: {error}; {_CHECK_ADDRESS}") from None
     with client:
         server = Server(client)
-        about = server.get("/api/server/about")  # needs no login
+        try:
+            about = server.get("/api/server/about")  # needs no login
+        except ServerError as error:
+            if error.status == 404:
+                raise TfodError(f"{server.host} is not a CVAT server; {_CHECK_ADDRESS}") from None
+            raise
         server.version = str(about.get("version", "")) if isinstance(about, dict) else ""
         if server.version_numbers is not None and server.version_numbers < _MIN_VERSION:
             raise TfodError(
@@ -304,7 +313,9 @@ def _login_by_password(server: Server) -> None:
                 f"no password for {user} at {server.host}; set {TOKEN_VARIABLE}, or "
                 f"{_USER_VARIABLE} and {_PASSWORD_VARIABLE}"
             )
+        PROGRESS.is_hidden = True
         password = getpass.getpass(f"Password for {user} at {server.host}: ")
+        PROGRESS.is_hidden = False
     try:
         with server.convert_errors():
             server.client.login((user, password))
@@ -337,12 +348,13 @@ def one_line(text: str) -> str:
     return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
 
-def _make_progress_bar() -> Any:
-    from cvat_sdk.core.helpers import DeferredTqdmProgressReporter
+def _count_bytes(description: str) -> Any:
+    """Return a reporter of cvat-sdk that counts the bytes of a transfer."""
+    from cvat_sdk.core.progress import NullProgressReporter
 
-    disable = None if sys.stderr is not None else True  # tqdm: None hides it unless on a terminal
-    options = {"file": sys.stderr, "leave": False, "dynamic_ncols": True, "disable": disable}
-    return DeferredTqdmProgressReporter(options)
+    reporter = NullProgressReporter()
+    reporter.advance = functools.partial(PROGRESS.add, description)
+    return reporter
 
 
 @contextmanager

@@ -85,11 +85,9 @@ def read(source: str, options: Options) -> Dataset:
         for name, frames in groups
     )
 
-    def collect_notes() -> list[str]:
-        return [*detection_builder.losses.sentences(), *detection_builder.changes.sentences()]
-
     names = [] if meta.is_project else [options.subset or default_subset]
-    return builder.build_dataset(subsets, names, [file], collect_notes)
+    losses = detection_builder.losses, detection_builder.changes
+    return builder.build_dataset(subsets, names, [file], losses=losses)
 
 
 def _find_image_files(file: str, options: Options) -> ImageFiles:

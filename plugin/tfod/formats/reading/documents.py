@@ -21,6 +21,7 @@ from typing import Any
 
 from tfod.errors import ShardError, TfodError, how_to_install
 from tfod.sources.format_recognition import CVAT_FILE
+from tfod.tfrecord.progress import FILES_READ, PROGRESS
 from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntry
@@ -133,6 +134,7 @@ def parse_xml(path: str) -> Any:
             raise TfodError(f"{path} has more than {limit} MiB, too much for one image")
         # Pass bytes, because lxml expects file names in UTF-8.
         data = Path(path).read_bytes()
+        PROGRESS.add(FILES_READ)
         tree = etree.parse(io.BytesIO(data), etree.XMLParser(**_SAFE))
     _check(tree, path, None)
     if _UPPERCASE_TAG.search(data.replace(b"\0", b"")):  # NUL bytes occur in UTF-16

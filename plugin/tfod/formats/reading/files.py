@@ -34,6 +34,7 @@ from tfod.detection.images.image import (
 from tfod.errors import TfodError
 from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.tfrecord.image_names import list_names, safe_relative_path, split_extension
+from tfod.tfrecord.progress import FILES_READ, PROGRESS
 
 _MISSING = Refusal(
     "images that are missing",
@@ -218,6 +219,7 @@ class ImageFiles:
 
     def read_bytes(self, path: str, location: str) -> bytes:
         """Return the bytes of an image file; raise TfodError if it cannot be read."""
+        PROGRESS.add(FILES_READ)
         try:
             if self._archive is None:
                 with open(path, "rb") as file:

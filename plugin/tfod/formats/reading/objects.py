@@ -30,6 +30,7 @@ from tfod.detection.labels.label_map import (
     load_shipped_label_map,
     read_label_map,
 )
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import ConversionProblems, OddBoxes, Options, Refusal
@@ -280,8 +281,8 @@ class DatasetBuilder:
         parts: Iterable[tuple[str, Iterable[Detection | None]]],
         subsets: Iterable[str],
         files: Sequence[str],
-        notes: Callable[[], Iterable[str]] = tuple,
         source_ids: Sequence[str] = (),
+        losses: Sequence[LossCounter] = (),
     ) -> Dataset:
         """Return a dataset that can be read once.
 
@@ -289,8 +290,8 @@ class DatasetBuilder:
             parts: pairs of a subset and some of its records, built lazily; None for no record.
             subsets: names of the subsets that are known in advance.
             files: files that are read.
-            notes: function to call at the end, which returns further notes.
             source_ids: ids of all images, if the format has them.
+            losses: further counters of data that is left out or changed.
         """
         label_map = self.classes.label_map
         target = self.options.target_map
@@ -302,11 +303,14 @@ class DatasetBuilder:
                 while batch := list(itertools.islice(built, _BATCH_SIZE)):
                     yield Images.of(subset, batch, label_map, classes)
 
+        counters: list[ConversionProblems | LossCounter] = [self.problems, *losses]
+
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
-            return [*self.classes.notes, *classes.notes(), *self.problems.sentences(), *notes()]
+            lost = (sentence for counter in counters for sentence in counter.sentences())
+            return [*self.classes.notes, *classes.notes(), *lost]
 
-        return Dataset(classes, list(subsets), read, finish, files, source_ids)
+        return Dataset(classes, list(subsets), read, finish, files, source_ids, counters)
 
 
 def _stack_keypoints(

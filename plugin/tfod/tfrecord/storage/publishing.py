@@ -204,11 +204,13 @@ class Output(contextlib.ExitStack):
 
     Attributes:
         obsolete: further files to delete when the output is published.
+        published: paths of the published files, label maps last.
     """
 
     def __init__(self, sources: Iterable[str] = (), overwrite: bool = True) -> None:
         super().__init__()
         self.obsolete: Collection[str] = ()
+        self.published: Sequence[str] = ()
         self._protected = ProtectedPaths(sources)
         self._overwrite = overwrite
         self._temporary_paths: dict[str, str] = {}  # by destination, of files and folders
@@ -269,8 +271,9 @@ class Output(contextlib.ExitStack):
                 raise OutputExistsError(f"{path} is {kind} and cannot be replaced; rename it")
             if os.path.lexists(path):
                 self._require_replaceable([path])
-        ordered = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP_EXTENSION))
+        ordered = sorted(pending, key=lambda path: (path.endswith(_LABEL_MAP_EXTENSION), path))
         _rename_all({path: pending[path] for path in ordered}, self.obsolete)
+        self.published = [os.path.normpath(path) for path in ordered]
 
     def discard(self) -> None:
         """Delete everything that was written, including the folders created for it."""
