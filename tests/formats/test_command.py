@@ -139,7 +139,6 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
             ("S", "OUT/x", "--to", "yolo", "--ignore-difficult"),
             "only applies to Pascal VOC; remove it",
         ),
-        (("S", "OUT/x.json", "--odd-boxes=drop"), "are repaired by: tfod repair"),
         (("S", "OUT/x.json", "--num-shards=5"), "only shards can be"),
     ],
 )

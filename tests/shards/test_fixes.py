@@ -162,11 +162,11 @@ def repaired(tmp_path: Path) -> Callable[..., tuple[Outcome, list[bytes]]]:
     return run
 
 
-def test_only_and_skip(repaired: Any) -> None:
+def test_select_and_ignore(repaired: Any) -> None:
     odd = record(height=HEIGHT + 1, format="png", text=["cat", "dog"], label=[1, 1])
     assert set(repaired(odd)[0].by_code) == {"IMG006", "IMG004", "LAB008"}
     outcome, left = repaired(
-        odd, only=frozenset({"IMG", "LAB008"}), skip=frozenset({"IMG004"}), overwrite=True
+        odd, select=frozenset({"IMG", "LAB008"}), ignore=frozenset({"IMG004"}), overwrite=True
     )
     assert set(outcome.by_code) == {"IMG006", "LAB008"}
     assert outcome.remaining.counts.by_code == {"IMG004": 1}
@@ -182,10 +182,7 @@ def test_a_label_map_that_misses_a_class_renumbers_nothing(tmp_path: Path) -> No
     # Also the ids of a shard whose own classes are all in the map: they are the data set's.
     write_records(folder, "val", [record("b.jpg", text=["dog", "dog"], label=[1, 1])])
     write_records(folder, "test", [record("c.jpg", text=["dog", "dog"], label=None)])
-    before = {one.name: one.read_bytes() for one in folder.iterdir()}
     outcome = repair(str(folder), str(tmp_path / "out"), Options(TF))
-    assert not outcome.by_code
-    for name, content in before.items():
-        assert (tmp_path / "out" / name).read_bytes() == content
+    assert not outcome.by_code and not (tmp_path / "out").exists()
     left = outcome.remaining.counts.by_code
     assert left["LAB006"] == 1 and left["LAB008"] == 3

@@ -17,7 +17,7 @@ from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
 
 from tests.checker.reports import SCHEMA
-from tests.mutants.sound import flip
+from tests.mutants.sound import CAT_BOX, flip, shard, with_boxes
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 
 PROBLEM = "application/problem+json"
@@ -281,6 +281,26 @@ class TestRepair:
         saved = service.get(service.repair(uploaded.json())["links"]["repaired"])
         with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
             assert set(archive.namelist()) == {*names, "label_map.pbtxt"}
+
+    def test_boxes_that_need_a_decision(self, service: Service) -> None:
+        boxes = [CAT_BOX, (0.5, 0.25, 1.3, 0.75), (0.5, 0.25, 0.25, 0.75)]
+        files = {"default.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
+        uploaded = self.upload(service, zip_of(files))
+        found = service.repair(uploaded)
+        assert (found["state"], found["failure"]["status"]) == ("failed", 422)
+        assert "can be repaired without your decision (1 error)" in found["failure"]["detail"]
+        clipped = service.repair(uploaded, odd_boxes="clip")
+        assert [one["code"] for one in clipped["repair"]["changes"]] == ["BOX003"]
+        left = clipped["report"]["counts"]["by_code"]
+        assert "BOX006" in left and "BOX003" not in left
+        url = f"{service.url}{clipped['links']['self']}/repair"
+        asked = {"token": clipped["token"], "odd_boxes": "drop", "wait": 60}
+        dropped = service.end_of(requests.post(url, params=asked, timeout=90)).json()
+        assert dropped["valid"] and "BOX006" not in dropped["report"]["counts"]["by_code"]
+        for odd_boxes in ("refuse", "Clip", ""):
+            wrong = {"token": clipped["token"], "odd_boxes": odd_boxes}
+            found = problem(requests.post(url, params=wrong, timeout=90), 400)
+            assert found["parameter"] == "odd_boxes"
 
     def test_a_bomb_is_not_unpacked(self, start_service: Any, good_zip: bytes) -> None:
         running = start_service(TFOD_MAX_ARCHIVE_BYTES="100")

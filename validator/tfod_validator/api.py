@@ -73,8 +73,9 @@ def create() -> AnyResponse:
 @api.post(f"{_V1}/validations/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it as a new validation."""
-    query = read_parameters(*_ANSWER, "token")
-    return _send_validation(query, *repair_upload(key, query.get("token", "")))
+    query = read_parameters(*_ANSWER, "token", "odd_boxes")
+    odd_boxes = query.get("odd_boxes", request.form.get("odd_boxes"))
+    return _send_validation(query, *repair_upload(key, query.get("token", ""), odd_boxes))
 
 
 @api.get(f"{_V1}/validations/<key>")

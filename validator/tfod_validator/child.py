@@ -26,7 +26,7 @@ from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import Configuration, make_options
-from tfod.checker.finding import Severity
+from tfod.checker.finding import Severity, plural
 from tfod.checker.profiles import file as file  # imported before the fork
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.references import frames as frames  # imported before the fork
@@ -39,6 +39,7 @@ from tfod.checker.reporters.samples import choose_samples
 from tfod.checker.reporters.text import render_text
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
+from tfod.formats.options import OddBoxes
 from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import repair
 from tfod.sources.resolved import File, LabelMapFile, ResolvedSources
@@ -215,6 +216,7 @@ def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, An
     options = RepairOptions(
         receiver=request.receiver,
         label_map=next(iter(label_maps), request.label_map),
+        odd_boxes=OddBoxes(request.odd_boxes) if request.odd_boxes else None,
         max_record_bytes=settings.max_record_bytes,
     )
     _require_disk(files, zips, settings)
@@ -226,6 +228,10 @@ def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, An
             text = str(error).removeprefix(f"{original}: ").replace(f"{original}{os.sep}", "")
             text = text.replace(original, "the upload")
             raise ProblemError(422, f"The upload cannot be repaired: {text}") from None
+        if outcome.is_useless:
+            errors = plural(outcome.remaining.counts.by_severity[Severity.ERROR], "error")
+            detail = f"Nothing in the upload can be repaired without your decision ({errors}). "
+            raise ProblemError(422, f"{detail}Follow the advice in its report.")
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
             for path in sorted(folder.rglob("*")):
                 output.write(path, path.relative_to(folder))

@@ -71,6 +71,7 @@ class Request:
         token: SHA-256 of the token that is needed to delete or repair the upload.
         created: seconds since 1970.
         repair_of: id of the validation whose upload is repaired before the check.
+        odd_boxes: "clip" or "drop" for the repair; None to leave boxes that need a decision.
     """
 
     files: tuple[UploadedFile, ...] = ()
@@ -82,6 +83,7 @@ class Request:
     token: str = ""
     created: float = field(default_factory=time.time)
     repair_of: str | None = None
+    odd_boxes: str | None = None
 
     @property
     def title(self) -> str:

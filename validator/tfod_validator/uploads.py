@@ -21,6 +21,7 @@ from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
 from tfod.detection.labels.label_map import packaged_label_maps
+from tfod.formats.options import OddBoxes
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from tfod_validator.access import get_network, hash_token, is_token
@@ -37,6 +38,8 @@ _TEXTS: dict[str, Collection[str]] = {
     "label_map": packaged_label_maps(),
 }
 """Form fields with texts, and their possible values."""
+ODD_BOXES = (OddBoxes.CLIP.value, OddBoxes.DROP.value)
+"""The treatments of boxes that need a decision, for a repair."""
 _DECODE = "decode"
 """The form field with the images to decode, which may be a number."""
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 0.25
@@ -157,12 +160,22 @@ def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
     return _queue(folder, files, texts, client=client)
 
 
-def repair(key: str, token: str) -> tuple[Validation, str]:
+def repair(key: str, token: str, odd_boxes: str | None = None) -> tuple[Validation, str]:
     """Queue the repair of a copy of an upload; return the new validation and its token.
 
-    Raises ProblemError if the check has not finished, the upload was deleted, or the token is
-    wrong.
+    Args:
+        key: id of the validation.
+        token: token of the upload.
+        odd_boxes: treatment of boxes that need a decision, one of ``ODD_BOXES``; None to leave
+            them.
+
+    Raises:
+        ProblemError: the check has not finished, the upload was deleted, the token is wrong, or
+            there is no such treatment.
     """
+    if odd_boxes is not None and odd_boxes not in ODD_BOXES:
+        detail = f"odd_boxes={odd_boxes[:80]}: expected one of {', '.join(ODD_BOXES)}."
+        raise ProblemError(400, detail, parameter="odd_boxes")
     validation, client = find(key, token), _require_turn()
     if validation.state != "finished":
         raise ProblemError(409, "An upload can only be repaired after a successful check.")
@@ -183,6 +196,7 @@ def repair(key: str, token: str) -> tuple[Validation, str]:
         "for": original.receiver,
         "profile": original.profile,
         "label_map": original.label_map,
+        "odd_boxes": odd_boxes,
         _DECODE: original.decode,
     }
     return _queue(folder, files, texts, client=client, repair_of=key)
@@ -268,6 +282,7 @@ def _queue(
         token=hash_token(token),
         client=client,
         repair_of=repair_of,
+        odd_boxes=texts.get("odd_boxes"),
     )
     accepted = queue().folder.accept(folder, upload)
     _bytes.inc(sum(file.bytes for file in upload.files))

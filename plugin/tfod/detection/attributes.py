@@ -73,11 +73,7 @@ class Corrections:
 
     def to_json(self) -> bytes:
         """Return the JSON text of the parts that are not empty."""
-        parts = {name: part for name, part in vars(self).items() if part}
-        try:
-            return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
-        except UnicodeEncodeError:  # a lone surrogate, which only a JSON escape can express
-            return json.dumps(parts, separators=(",", ":")).encode()
+        return _to_json({name: part for name, part in vars(self).items() if part})
 
 
 def encode_attribute(
@@ -134,6 +130,30 @@ def add_image_attributes(text: bytes | None, attributes: Mapping[str, Any]) -> b
     except _PARSE_ERRORS:
         return None
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def select_extra_attributes(text: str, numbers: Sequence[int]) -> bytes | None:
+    """Return the JSON of ``tfod/attributes`` with only these objects; None if nothing remains.
+
+    The text must be valid.
+    """
+    parts = json.loads(text or "{}")
+    new_numbers = {str(old): str(new) for new, old in enumerate(numbers)}
+    for name in ("objects", "absent", "drawn"):
+        by_number = parts.get(name, {}).items()
+        parts[name] = {new_numbers[x]: values for x, values in by_number if x in new_numbers}
+    if not numbers:
+        parts.pop("names", None)  # names of attributes without values
+    parts = {name: part for name, part in parts.items() if part}
+    return _to_json(parts) if parts else None
+
+
+def _to_json(parts: Mapping[str, Any]) -> bytes:
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which only a JSON escape can express
+        return json.dumps(parts, separators=(",", ":")).encode()
 
 
 _TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}

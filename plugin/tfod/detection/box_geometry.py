@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+_MIN_SIDE = float(np.finfo(np.float32).eps)
 _MAX_DEGREES = 1e6  # larger numbers are not angles
 LOOKS_LIKE_PIXELS = 2.0
 """A limit that normalized coordinates rarely exceed, and pixel coordinates usually do."""
@@ -60,6 +61,13 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
         inside = (pairs.min(axis=1) < 1) & (pairs.max(axis=1) > 0)
     touching: np.ndarray = inside.all(axis=1)
     return touching
+
+
+def have_area(corners: np.ndarray) -> np.ndarray:
+    """Return which normalized boxes have a width and a height in float32, bool of shape (n,)."""
+    with np.errstate(invalid="ignore"):
+        is_wide: np.ndarray = (corners[:, 2:] - corners[:, :2] > _MIN_SIDE).all(axis=1)
+    return is_wide
 
 
 def find_pixel_boxes(corners: np.ndarray) -> np.ndarray:

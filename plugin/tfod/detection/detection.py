@@ -10,10 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+_Value = TypeVar("_Value")
 AttributeValue: TypeAlias = "int | float | str | list[Any] | dict[str, Any] | None"
 """JSON value of an attribute; None if the object lacks the attribute."""
 
@@ -170,3 +171,24 @@ class Detection(_ComparedByContent):
     image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = field(default=(), compare=False)
     warnings: Sequence[str] = field(default=(), compare=False)
+
+    def select_objects(self, numbers: Sequence[int], boxes: np.ndarray) -> Detection:
+        """Return the image with only these objects, in this order, and their new boxes."""
+        masks, keypoints = self.numerical_masks, self.keypoints
+        index, details = list(numbers), self.shape_details
+
+        def select(values: Sequence[_Value] | None) -> list[_Value] | None:
+            return [values[number] for number in index] if values is not None else None
+
+        return replace(
+            self,
+            boxes=boxes,
+            class_text=select(self.class_text),
+            class_label=select(self.class_label),
+            masks=select(self.masks),
+            numerical_masks=None if masks is None else masks[index],
+            keypoints=keypoints
+            and replace(keypoints, xy=keypoints.xy[index], visibility=keypoints.visibility[index]),
+            attributes={name: select(values) or [] for name, values in self.attributes.items()},
+            shape_details={new: details[old] for new, old in enumerate(index) if old in details},
+        )

@@ -53,6 +53,8 @@ Semantic: class numbers, unrelated to the label map. Panoptic: class ids and ins
 unlabelled. Source: official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py.
 """
 
+OBJECT_PREFIX: Final = "image/object/"
+"""The prefix of all keys of the OD API with values for each object."""
 ATTRIBUTE_PREFIX: Final = "image/object/attribute/"
 """Model Garden's prefix for attributes without a key in the format, one value per object."""
 

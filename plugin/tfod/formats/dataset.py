@@ -92,8 +92,9 @@ _NO_CLASS = (
     "an object without a class (no class text, and an id that is not in a label map); add "
     "label_map.pbtxt"
 )
-_NOT_FINITE = "a box with a coordinate that is not a finite number; correct the annotation"
-_INVERTED = "a box whose maximum is below its minimum; correct the annotation"
+_FIX = "correct it, or leave its object out with --odd-boxes drop"
+_NOT_FINITE = f"a box with a coordinate that is not a finite number; {_FIX}"
+_INVERTED = f"a box whose maximum is below its minimum; {_FIX}"
 
 
 @dataclass(frozen=True)

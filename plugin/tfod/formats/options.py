@@ -26,7 +26,7 @@ class OddBoxes(enum.Enum):
 
     Attributes:
         REFUSE: write nothing, and report the boxes.
-        CLIP: clip boxes to the image; leave out those that then have no area, or are invalid.
+        CLIP: clip boxes that reach outside the image; treat others as REFUSE does.
         DROP: leave the object out.
         KEEP: for comparisons: keep boxes that are flat or outside; treat others as REFUSE does.
     """
@@ -127,13 +127,18 @@ class ConversionProblems:
     Attributes:
         annotated: number of objects in the annotations.
         boxes, normalized: numbers of boxes in pixels, and of those that look normalized.
+        in_pixels: number of objects whose boxes should be normalized, but look like pixels.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
         self._consequence = "not compared" if is_compared else "nothing is written"
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all problems, because the dataset is read again."""
         self.annotated = 0
-        self.boxes = self.normalized = 0
+        self.boxes = self.normalized = self.in_pixels = 0
         self._counts = Counter[str | Refusal]()
         self._locations = defaultdict[str | Refusal, list[str]](list)
 
@@ -172,6 +177,11 @@ class ConversionProblems:
             raise TfodError(
                 f"{self._consequence}: {self.normalized} of {self.boxes} boxes are within 0 to 1, "
                 "so they are normalized instead of in pixels; multiply them by the image size"
+            )
+        if 2 * self.in_pixels >= max(self.annotated, 1):
+            raise TfodError(
+                f"{self._consequence}: {self.in_pixels} of {self.annotated} boxes look like "
+                "pixels; normalize them with --boxes pixels"
             )
         refused = []
         for refusal, count in self._counts.items():

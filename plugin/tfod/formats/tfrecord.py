@@ -27,6 +27,7 @@ from tfod.formats.format_writer import FormatWriter
 from tfod.formats.options import CompleteShard, ConversionProblems, OddBoxes, Options
 from tfod.formats.reading.files import Frame, to_output_frame
 from tfod.formats.reading.images_of_records import ImagesOfRecords
+from tfod.formats.reading.odd_boxes import fit_boxes
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
@@ -51,11 +52,6 @@ def read(source: str, options: Options) -> Dataset:
         LabelMapError: a label map cannot be read.
         TfodError: an option does not apply to shards, or the subset or layout is unknown.
     """
-    if options.odd_boxes not in (OddBoxes.REFUSE, OddBoxes.KEEP):
-        raise TfodError(
-            f"{source}: --odd-boxes only applies to annotations; invalid boxes in shards are "
-            "repaired by: tfod repair"
-        )
     if options.ignore_difficult:
         raise TfodError(f"{source}: --ignore-difficult only applies to Pascal VOC; remove it")
     shards = find_readable(source, label_map=options.label_map, field_mapping=options.field_mapping)
@@ -75,6 +71,7 @@ def read(source: str, options: Options) -> Dataset:
     all_keys: dict[str, None] = {}
 
     def read_images() -> Iterator[Images]:
+        problems.clear()  # a dataset without a label map is read twice
         for shard_set in sets:
             for path, batch in _read_batches(shard_set, shards, options, problems, all_keys):
                 detections = _rotate_photos(batch, options, problems)
@@ -88,6 +85,7 @@ def read(source: str, options: Options) -> Dataset:
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
         mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
         lost = [describe_missing_objects(all_keys, mappings)] if mappings else []
+        problems.raise_refusals(1, objects)  # shards may have no image
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
     subsets = [shard_set.subset for shard_set in sets]
@@ -109,7 +107,8 @@ def _read_batches(
             examples = ExampleBatch.of(records)
             all_keys |= dict.fromkeys(examples.columns)
             batch = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
-            yield path, images.join(batch, problems) if mapping.image_id else batch
+            joined = images.join(batch, problems) if mapping.image_id else batch
+            yield path, fit_boxes(joined, path, options, problems)
 
 
 def _rotate_photos(

@@ -40,7 +40,8 @@ from tfod.formats.reading.files import (
     format_size,
     to_output_frame,
 )
-from tfod.formats.reading.objects import DatasetBuilder, SourceClasses, select_writable_boxes
+from tfod.formats.reading.objects import DatasetBuilder, SourceClasses
+from tfod.formats.reading.odd_boxes import select_writable_boxes
 from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_file
 
 

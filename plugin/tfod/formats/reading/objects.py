@@ -33,7 +33,7 @@ from tfod.detection.labels.label_map import (
 from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError
 from tfod.formats.dataset import Dataset, Images
-from tfod.formats.options import ConversionProblems, OddBoxes, Options, Refusal
+from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.formats.reading.files import (
     SIZE_MISMATCH,
     AnnotatedSize,
@@ -44,6 +44,7 @@ from tfod.formats.reading.files import (
     format_size,
     to_output_frame,
 )
+from tfod.formats.reading.odd_boxes import NORMALIZED, select_writable_boxes
 from tfod.sources.label_map_search import find_folder_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
@@ -51,22 +52,8 @@ _NO_SIZE = Refusal(
     "images without a size in their annotations, which is needed to normalize boxes in pixels",
     "add width and height to the annotation, or omit --no-images to read them from the image",
 )
-_FLOAT32_ERROR = 1e-5  # relative to the image side
-_DECIMAL_ERROR = 0.011  # pixels: the sum of x and width, each rounded to two decimals (COCO)
-
 _BATCH_SIZE = 16  # images, whose bytes are kept in memory
-NORMALIZED = (1, 1)
-"""The size to divide by for boxes that are already normalized."""
-_ORDER_HINT = "if there are many, check whether xmin, ymin, xmax and ymax are mixed up; "
-_FIX = "correct them"
-_CHOICES = ", or choose --odd-boxes clip or --odd-boxes drop"
 ROTATED = "rotated boxes, replaced by their enclosing boxes"
-_NOT_FINITE = "boxes with a coordinate that is not a finite number"
-_INVERTED = "boxes whose maximum is below their minimum"
-_NO_AREA = "boxes without width or height"
-_OUTSIDE = "boxes that extend beyond their image"
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_MIN_SIDE = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
@@ -320,80 +307,3 @@ def _stack_keypoints(
     rows = [unlabelled if item.points is None else item.points for item in objects]
     points = np.reshape(rows, (len(objects), count, 3))
     return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
-
-
-def select_writable_boxes(
-    boxes: Sequence[Sequence[float]],
-    size: Size,
-    locations: Sequence[str],
-    options: Options,
-    problems: ConversionProblems,
-) -> tuple[np.ndarray, list[int]]:
-    """Select the boxes that can be written, according to ``options.odd_boxes``.
-
-    Args:
-        boxes: xmin, ymin, xmax and ymax of each box, in the unit of ``size``.
-        size: height and width of the image in pixels; ``NORMALIZED`` for normalized boxes.
-        locations: location of each box, for messages.
-        options: options of the conversion.
-        problems: counter of the boxes that are clipped, left out or refused.
-
-    Returns:
-        The selected boxes in the unit of ``size``, clipped to the image unless the option is KEEP,
-        float64 of shape (n, 4); and the index of each of them in ``boxes``.
-    """
-    height, width = size
-    policy = options.odd_boxes
-    corners = np.array(boxes, np.float64).reshape(-1, 4)
-    sides = np.array((width, height, width, height), np.float64)
-    in_pixels = size != NORMALIZED
-    if in_pixels:
-        problems.count_boxes(corners)
-    # Usually all boxes are valid.
-    is_inside = (corners >= 0).all() and (corners <= sides).all()
-    if is_inside and (corners[:, 2:] - corners[:, :2] > _MIN_SIDE * sides[2:]).all():
-        return corners, list(range(len(corners)))
-    clipped = np.clip(corners, 0, sides)
-    tolerance = _FLOAT32_ERROR + (_DECIMAL_ERROR / sides if in_pixels else 0)
-    selected = []
-    for row, defect in enumerate(_list_defects(corners / sides, clipped / sides, tolerance)):
-        if not defect:
-            selected.append(row)
-            continue
-        if policy is OddBoxes.KEEP and defect in (_NO_AREA, _OUTSIDE):
-            selected.append(row)
-            clipped[row] = corners[row]
-            continue
-        coordinates = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*corners[row])
-        coordinates += f" in {width}x{height}" if in_pixels else ""
-        location = f"{locations[row]}: {coordinates}"
-        if policy in (OddBoxes.REFUSE, OddBoxes.KEEP):
-            hint = _ORDER_HINT if defect == _INVERTED else ""
-            choices = _CHOICES if policy is OddBoxes.REFUSE else ""
-            problems.add(Refusal(defect, hint + _FIX + choices), location)
-        elif policy is OddBoxes.CLIP and defect == _OUTSIDE and _has_area(clipped[row] / sides):
-            problems.add(f"{defect}, clipped to it", location)
-            selected.append(row)
-        else:
-            problems.add(f"{defect}, left out", location)
-    return clipped[selected], selected
-
-
-def _list_defects(
-    boxes: np.ndarray, clipped: np.ndarray, tolerance: np.ndarray | float
-) -> list[str]:
-    """Return the defect of each normalized box; '' for a valid box."""
-    with np.errstate(invalid="ignore"):
-        finite = (np.abs(boxes) <= _MAX_FLOAT32).all(axis=1)
-        inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
-        flat = (boxes[:, 2:] - boxes[:, :2] <= _MIN_SIDE).any(axis=1)
-        outside = (np.abs(boxes - clipped) > tolerance).any(axis=1) | ~_has_area(clipped)
-    conditions = [~finite, inverted, flat, outside]
-    names = [_NOT_FINITE, _INVERTED, _NO_AREA, _OUTSIDE]
-    defects: list[str] = np.select(conditions, names, "").tolist()
-    return defects
-
-
-def _has_area(boxes: np.ndarray) -> np.ndarray:
-    has_area: np.ndarray = (boxes[..., 2:] - boxes[..., :2] > _MIN_SIDE).all(axis=-1)
-    return has_area
