@@ -15,11 +15,15 @@ import pytest
 import requests
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
+from tfod.formats.options import Options
+from tfod.formats.table import convert
 
 from tests.checker.reports import SCHEMA
+from tests.image_kinds import plain_image
 from tests.mutants.sound import CAT_BOX, flip, shard, with_boxes
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PROBLEM = "application/problem+json"
 
 
@@ -333,6 +337,57 @@ class TestRepair:
         found = service.repair(service.upload(two, wait=0).json())
         assert found["state"] == "failed"
         assert "cannot be repaired: there are several zips" in found["failure"]["detail"]
+
+
+class TestConvert:
+    def convert(self, service: Service, files: Any, **form: str) -> Any:
+        """What is said of the converted copy of an upload when its check has ended."""
+        uploaded = service.upload(files, wait=0).json()
+        service.wait_until_over(uploaded["id"])
+        url = f"{service.url}{uploaded['links']['self']}/convert"
+        asked = {"token": uploaded["token"], "wait": 60}
+        return service.end_of(requests.post(url, data=form, params=asked, timeout=90)).json()
+
+    @pytest.mark.parametrize("target", ["voc", "coco", "yolo", "csv", "cvat_xml"])
+    def test_a_zip_of_annotations(self, service: Service, tmp_path: Path, target: str) -> None:
+        """Becomes a zip of shards that is valid, and is valid again when it is uploaded."""
+        convert(str(EXAMPLES / "shapes_good.zip"), str(tmp_path / "data"), Options(), None, target)
+        archive = shutil.make_archive(str(tmp_path / "data"), "zip", tmp_path / "data")
+        files = {"file": ("my data.zip", Path(archive).read_bytes())}
+        found = self.convert(service, files)
+        assert (found["state"], found["valid"], found["failure"]) == ("finished", True, None)
+        numbers = {name: found["conversion"][name] for name in ("images", "objects")}
+        assert numbers == {"images": 12, "objects": 34}
+        saved = service.get(found["links"]["converted"])
+        assert "my data_converted.zip" in saved.headers["Content-Disposition"]
+        again = service.upload({"file": ("again.zip", saved.content)}).json()
+        assert again["valid"] and again["report"]["counts"]["boxes"] == 34
+
+    def test_boxes_that_need_a_decision(self, service: Service) -> None:
+        header = b"filename,width,height,class,xmin,ymin,xmax,ymax\n"
+        rows = header + b"a.jpg,64,32,cat,8,8,16,16\na.jpg,64,32,cat,32,8,96,16\n"
+        files = {"file": ("a.zip", zip_of({"x.csv": rows, "a.jpg": plain_image((64, 32))}))}
+        refused = self.convert(service, files)["failure"]["detail"]
+        assert "x.csv" in refused and "clip or drop" in refused and "--" not in refused
+        for odd_boxes, objects in (("clip", 2), ("drop", 1)):
+            found = self.convert(service, files, odd_boxes=odd_boxes)
+            assert found["valid"] and found["conversion"]["objects"] == objects
+            assert "extend outside" in str(found["conversion"]["notes"])
+
+    def test_refusals(self, service: Service, start_service: Any, good_zip: bytes) -> None:
+        already = self.convert(service, {"file": ("a.zip", good_zip)})
+        assert "already contains shards" in already["failure"]["detail"]
+        problem(service.get(f"{already['links']['self']}/repaired"), 404)
+        problem(service.get(already["links"]["converted"]), 410)
+        shard = self.convert(service, {"file": ("a.record", b"x" * 99)})
+        assert "only a single zip" in shard["failure"]["detail"]
+        outside = b"filename,width,height,class,xmin,ymin,xmax,ymax\n../secret.jpg,9,9,a,1,1,5,5\n"
+        secret = self.convert(service, {"file": ("a.zip", zip_of({"x.csv": outside}))})
+        assert secret["state"] == "failed" and "secret.jpg" in secret["failure"]["detail"]
+        running = start_service(TFOD_MAX_ARCHIVE_ENTRIES="2")
+        rows = {f"{number}.xml": b"<annotation/>" for number in range(3)}
+        bomb = self.convert(running, {"file": ("a.zip", zip_of(rows))})
+        assert "entries" in bomb["failure"]["detail"]
 
 
 @pytest.mark.parametrize(
