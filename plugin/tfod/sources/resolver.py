@@ -81,6 +81,8 @@ def resolve(
         is_map = may_be_label_map(source) and not os.path.isdir(source)
         (named_maps if is_map else shard_sources).append(source)
     if not shard_sources and not any(map(is_named_label_map, named_maps)):
+        if not named_maps:
+            raise ShardsNotFoundError("no source is given; pass shards, a folder or a zip")
         raise ShardsNotFoundError(f"{named_maps[0]}: pass the shards of this label map, too")
     for path in named_maps:
         require_label_map(path)
