@@ -144,9 +144,9 @@ def test_shards(
 
 
 def test_shards_in_pixels_are_not_left_out(convert: Run, tmp_path: Path) -> None:
-    write_shard(tmp_path / "in", "train", with_boxes([INSIDE, PIXELS]))
+    write_shard(tmp_path / "in", "train", with_boxes([INSIDE, PIXELS, PIXELS]))
     ran = convert(tmp_path / "in", tmp_path / "out.json", "--odd-boxes=drop")
-    assert "1 of 2 boxes look like pixels; normalize them with --boxes pixels" in ran.refused()
+    assert "2 of 3 boxes look like pixels; normalize them with --boxes pixels" in ran.refused()
 
 
 @pytest.mark.parametrize("kind", WITH_CVAT)

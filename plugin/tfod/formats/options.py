@@ -178,7 +178,7 @@ class ConversionProblems:
                 f"{self._consequence}: {self.normalized} of {self.boxes} boxes are within 0 to 1, "
                 "so they are normalized instead of in pixels; multiply them by the image size"
             )
-        if 2 * self.in_pixels >= max(self.annotated, 1):
+        if 2 * self.in_pixels > self.annotated:
             raise TfodError(
                 f"{self._consequence}: {self.in_pixels} of {self.annotated} boxes look like "
                 "pixels; normalize them with --boxes pixels"
