@@ -32,7 +32,7 @@ SIZE = 200, 100
 GOOD = (20, 10, 100, 50)
 ODD = {
     "boxes whose maximum is below their minimum": (100, 10, 20, 50),
-    "boxes that extend outside their image": (150, 10, 210, 50),
+    "boxes that extend beyond their image": (150, 10, 210, 50),
     "boxes wholly outside their image": (210, 10, 250, 50),
     "boxes without width or height": (20, 10, 20, 50),
     "boxes with a coordinate that is not a finite number": (20, 10, float("nan"), 50),
@@ -73,7 +73,7 @@ class TestOneBox:
         assert ran.code == 2 and ran.err.count("\n") == 1 and not (tmp_path / "out").exists()
         assert f"nothing is written: {what}: 1 (" in ran.err and PLACES[kind] in ran.err
         assert "--odd-boxes drop\n" in ran.err
-        assert ("--odd-boxes clip" in ran.err) is ("extend" in what)
+        assert ("--odd-boxes clip" in ran.err) is ("beyond" in what)
 
     @pytest.mark.parametrize("choice", ["clip", "drop"])
     def test_is_clipped_or_left_out_and_counted(
@@ -81,7 +81,7 @@ class TestOneBox:
     ) -> None:
         dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD])
         ran = convert(*dataset, f"--odd-boxes={choice}")
-        clipped = choice == "clip" and "extend" in what
+        clipped = choice == "clip" and "beyond" in what
         if choice == "clip" and not clipped:
             assert f"nothing is written: {what}: 1 (" in ran.refused()
             assert "--odd-boxes drop instead of clip\n" in ran.err
@@ -144,9 +144,9 @@ def test_shards(
 
 
 def test_shards_in_pixels_are_not_left_out(convert: Run, tmp_path: Path) -> None:
-    write_shard(tmp_path / "in", "train", with_boxes([INSIDE, PIXELS]))
+    write_shard(tmp_path / "in", "train", with_boxes([INSIDE, PIXELS, PIXELS]))
     ran = convert(tmp_path / "in", tmp_path / "out.json", "--odd-boxes=drop")
-    assert "1 of 2 boxes look like pixels; normalize them with --boxes pixels" in ran.refused()
+    assert "2 of 3 boxes look like pixels; normalize them with --boxes pixels" in ran.refused()
 
 
 @pytest.mark.parametrize("kind", WITH_CVAT)

@@ -199,8 +199,8 @@ def test_one_record_per_object(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("boxes", "choice", "says"),
     [
-        ([PIXELS, CAT_BOX], "clip", "1 of 2 boxes look like pixels"),
-        ([PIXELS, CAT_BOX], "drop", "tfod convert SOURCE FOLDER --to shards --boxes pixels"),
+        ([PIXELS, PIXELS, CAT_BOX], "clip", "2 of 3 boxes look like pixels"),
+        ([PIXELS, PIXELS, CAT_BOX], "drop", "--to shards --boxes pixels"),
         ([INVERTED, BEYOND], "drop", "would drop all 2 objects"),
         (
             [(n / 16 + 0.25, (7 - n) / 16, n / 16, (7 - n) / 16 + 0.5) for n in range(8)],

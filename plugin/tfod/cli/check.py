@@ -48,7 +48,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.set_defaults(run=_run)
     add = parser.add_argument
-    text = "what to check (default: see --pipeline-config)"
+    text = "files or folders to check (default: see --pipeline-config)"
     add("sources", metavar="SOURCE", help=text, type=not_empty, nargs="*")
 
     add = parser.add_argument_group("expectations").add_argument

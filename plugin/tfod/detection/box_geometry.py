@@ -38,8 +38,7 @@ def to_pixel_corners(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return normalized boxes in pixels, and clamped to the image, both float64 of shape (n, 4).
 
-    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, shape (n,
-    2).
+    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, (n, 2).
     """
     limits = np.asarray(sizes, np.float64)[..., [1, 0, 1, 0]]
     with np.errstate(invalid="ignore"):
@@ -148,6 +147,5 @@ def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     intersection = np.maximum(upper[..., 2:] - lower[..., :2], 0).prod(axis=-1)
     areas = [(boxes[..., 2:] - boxes[..., :2]).prod(axis=-1) for boxes in (first, second)]
     union = areas[0] + areas[1] - intersection
-    return np.asarray(
-        np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
-    )
+    ious = np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
+    return np.asarray(ious)

@@ -1,7 +1,6 @@
 """Detection: the typed content of one record, an image with its annotations.
 
-Boxes are half-open, ``xmin, ymin, xmax, ymax`` in 0..1, with x to the right and y down: an object
-that fills the image is 0, 0, 1, 1.
+Boxes are half-open, ``xmin, ymin, xmax, ymax``, with y down; 0, 0, 1, 1 fills the image.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ class Keypoints(_ComparedByContent):
 class PngMask:
     """A mask as a one-channel PNG of the image's size; pixels of an object are above 0.
 
-    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 if it is not from a
-    shard.
+    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 outside of shards.
     """
 
     data: memoryview | bytes
@@ -103,8 +101,8 @@ class ShapeDetails:
     """The properties of a shape that its box does not contain.
 
     Attributes:
-        box: left, top, right, bottom in pixels before the rotation. The object's own box encloses
-            the visible part of the rotated box.
+        box: left, top, right, bottom in pixels before the rotation; the object's own box encloses
+            the visible part after it.
         rotation: rotation about the centre in degrees, clockwise.
         z_order: layer; higher layers cover lower ones.
         group: number that is shared by the objects of a group; 0 for no group.

@@ -68,7 +68,7 @@ class BoxRepair:
 
     def require_plausible(self) -> None:
         """Raise TfodError if most boxes look like pixels, or if no object would remain."""
-        if 2 * self._pixels >= max(self._boxes, 1):
+        if 2 * self._pixels > self._boxes:
             raise TfodError(
                 f"nothing is written: {self._pixels:,} of {self._boxes:,} boxes look like pixels; "
                 "normalize them with: tfod convert SOURCE FOLDER --to shards --boxes pixels"

@@ -199,7 +199,7 @@ class _Run:
             texts = (os.path.join(self._output, target) for target in self._texts)
             written = map(os.path.realpath, (self._output, *self._results, *texts))
             if os.path.realpath(report) in written:
-                raise TfodError(f"{report}: the result has a file of this name; rename the report")
+                raise TfodError(f"{report}: is a file of the result; rename the report")
         if self._outcome.output is not None:
             read.add(self._outcome.source)
         existing_sets = {existing.subset: existing.paths for existing in find_sets(self._output)}

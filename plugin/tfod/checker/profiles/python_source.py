@@ -130,9 +130,7 @@ class PythonSource:
         if isinstance(node, ast.Name) and self.bound[node.id]:
             name = self.constants.get(node.id)
         if str(name) not in _DTYPES:
-            self._fail(
-                node, f"{key!r} has the dtype {ast.unparse(node):.40}, which an Example cannot have"
-            )
+            self._fail(node, f"{key!r}: dtype {ast.unparse(node):.40} is invalid in an Example")
         return _DTYPES[str(name)]
 
     def _read_value(self, node: ast.expr) -> Any:

@@ -26,9 +26,8 @@ def render_junit(report: Report) -> str:
     root = Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")
     for name, counts in _by_file(report).items():
         # The root has the duration, since files are not timed separately.
-        suite = SubElement(
-            root, "testsuite", name=visible(name) or _WHOLE_DATASET, skipped="0", time="0.000"
-        )
+        title = visible(name) or _WHOLE_DATASET
+        suite = SubElement(root, "testsuite", name=title, skipped="0", time="0.000")
         properties = SubElement(suite, "properties")
         dataset = report.find_dataset(name)
         profile = (dataset or report).profile.name

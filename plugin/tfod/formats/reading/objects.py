@@ -61,10 +61,10 @@ class SourceClasses:
     """The label map that gives the classes of a dataset their ids.
 
     Attributes:
-        label_map: the label map; it must contain every class of the dataset.
-        name: its name in messages.
-        notes: warnings from reading it.
-        file: the file with the ids; '' for a new label map.
+        label_map: label map, which must contain every class of the dataset.
+        name: name of the label map in messages.
+        notes: warnings from reading the label map.
+        file: file of the label map; '' if there is none.
     """
 
     label_map: LabelMap
@@ -73,7 +73,7 @@ class SourceClasses:
     file: str = ""
 
     def get_id(self, text: str, location: str) -> int:
-        """Return the id of a class; raises TfodError if the label map lacks it."""
+        """Return the id of a class; raise TfodError if the label map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.fuzzy_names.find_nearest(text)
@@ -98,7 +98,7 @@ class SourceClasses:
         Args:
             options: options of the conversion, which may request a label map.
             folder: folder of the source. Its label map is used if it has every class.
-            class_names: returns the names of all classes, in the order for a new label map.
+            class_names: function that returns all class names, in the order of a new label map.
             origin: source of the names, for messages.
             shipped: name of a shipped label map to use if it has every class.
 
@@ -131,14 +131,13 @@ class AnnotatedObject(NamedTuple):
     """An object as its annotation describes it.
 
     Attributes:
-        name: name of its class.
+        name: class name.
         box: xmin, ymin, xmax and ymax, in pixels or normalized (``DatasetBuilder.is_normalized``).
-        location: where it is annotated, for messages.
+        location: location of the annotation, for messages.
         attributes: other values by name.
-        points: keypoints as rows of x, y and visibility, in the unit of the box. All objects of a
-            dataset have the same number of keypoints.
-        outline: what ``DatasetBuilder.draw`` makes the mask from.
-        details: the box before rotation, if it is rotated.
+        points: x, y and visibility of keypoints, in the unit of the box; same number per object.
+        outline: outline for ``DatasetBuilder.draw``.
+        details: box before rotation, if it is rotated.
     """
 
     name: str
@@ -174,11 +173,10 @@ class DatasetBuilder:
     """Builds the records of a dataset from its annotations.
 
     Attributes:
-        classes: the label map that must contain every class.
-        options: options of the conversion.
-        problems: counts what cannot be converted.
+        classes: label map, which must contain every class.
+        problems: counts of annotations that cannot be converted.
         is_normalized: whether boxes and keypoints are normalized instead of in pixels.
-        draw: makes the masks of objects, after the frame in which they were drawn is known.
+        draw: function that makes the masks of objects in the frame of their annotations.
     """
 
     classes: SourceClasses
@@ -202,13 +200,13 @@ class DatasetBuilder:
         """Build the record of an image, with those objects whose boxes can be written.
 
         Args:
-            images: finds the image file.
+            images: image files of the dataset.
             names: names of the image in the annotation, the most reliable first. The first one is
                 also the file name of the record if the image is not read.
             annotated_size: height and width according to the annotation.
-            objects: the objects of the image.
-            location: where the image is annotated, for messages.
-            source_id: the id of the image, if the format has ids.
+            objects: objects of the image.
+            location: location of the annotation, for messages.
+            source_id: id of the image, if the format has ids.
             point_count: number of keypoints per object.
             point_names: names of the keypoints, if known.
 
@@ -276,10 +274,9 @@ class DatasetBuilder:
         """Return a dataset that can be read once.
 
         Args:
-            parts: pairs of a subset and some of its records, which are built lazily; None stands
-                for an image that is left out.
+            parts: pairs of a subset and some of its records, built lazily; None for no record.
             subsets: names of the subsets that are known in advance.
-            files: the files that are read.
+            files: files that are read.
             source_ids: ids of all images, if the format has them.
             losses: further counters of data that is left out or changed.
         """
@@ -289,8 +286,8 @@ class DatasetBuilder:
 
         def read() -> Iterator[Images]:
             for subset, detections in parts:
-                existing = filter(None, detections)
-                while batch := list(itertools.islice(existing, _BATCH_SIZE)):
+                built = filter(None, detections)
+                while batch := list(itertools.islice(built, _BATCH_SIZE)):
                     yield Images.of(subset, batch, label_map, classes)
 
         counters: list[ConversionProblems | LossCounter] = [self.problems, *losses]

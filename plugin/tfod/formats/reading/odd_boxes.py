@@ -22,7 +22,7 @@ NOT_FINITE = "boxes with a coordinate that is not a finite number"
 INVERTED = "boxes whose maximum is below their minimum"
 NO_AREA = "boxes without width or height"
 OUTSIDE = "boxes wholly outside their image"
-OVER_THE_EDGE = "boxes that extend outside their image"
+OVER_THE_EDGE = "boxes that extend beyond their image"
 _KEPT = frozenset((NO_AREA, OUTSIDE, OVER_THE_EDGE))
 _ORDER_HINT = "if there are many, check whether xmin, ymin, xmax and ymax are mixed up; "
 
