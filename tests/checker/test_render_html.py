@@ -66,7 +66,7 @@ def test_verdict_counts_fixes_and_sources() -> None:
     text = page(make_report(findings, most=250, figures=some_figures())).text
     for words in (
         "300 errors in at least 250 of 1,204 images",
-        "What to do next Clip boxes to the image.",
+        "What to do next Box outside the image . Clip boxes to the image.",
         "error box outside the image Clip boxes to the image. 300 findings",
         "a.record 3 27 box 3 is outside",
         "Input: 1 file, 1 shard, 1,204 records",
@@ -137,7 +137,7 @@ def test_an_image_is_shown_with_all_that_was_found_in_it() -> None:
         "warning Class differs from the map by case or spaces LAB906 x record 1"
     ) in made.text
     targets = {str(one["href"]) for one in made.all("a")}
-    assert targets == {"#LAB906", "#BOX903", "#image-1", "#enlarged-1"}
+    assert targets == {"#LAB906", "#BOX903", "#SET901", "#image-1", "#enlarged-1"}
     assert targets <= {f"#{attributes.get('id')}" for _, attributes in made.elements}
 
 
@@ -148,6 +148,20 @@ def test_findings_link_to_the_cards_of_their_images() -> None:
     table = made.html[made.html.index("Findings by rule") :]
     links = re.findall(r'href="#image-(\d)"><bdi>(.+?)</bdi>', table)
     assert links == [("1", "1.jpg"), ("2", "2.jpg"), ("1", "1")] and "<bdi>0.jpg</bdi>" in table
+
+
+def test_each_cause_names_its_images() -> None:
+    findings = [
+        *(found("BOX903", "x", record=n, item=f"{n}.jpg") for n in range(3)),
+        found("SET901", "b.record is missing"),
+        found("LAB906", "a warning", record=2, item="2.jpg"),
+    ]
+    made = page(make_report(findings), *(sample(IMAGE, record=n, item=f"{n}.jpg") for n in (1, 2)))
+    steps = made.html[made.html.index("What to do next") : made.html.index("Images with")]
+    assert re.findall(r'href="#(.+?)"', steps) == ["BOX903", "image-1", "image-2", "SET901"]
+    report = make_report([found("BOX903", "x", fix="Clip it: tfod repair a b")])
+    assert "<code>tfod repair a b</code>" in render_html(report)
+    assert "tfod repair" not in render_html(report, on_page=True)
 
 
 def test_classes_have_the_colour_of_their_boxes_in_the_statistics() -> None:

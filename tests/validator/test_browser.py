@@ -218,6 +218,7 @@ def test_boxes_outside_the_image_are_clipped(url: str, open_page: OpenPage) -> N
     broken = zipped(with_boxes(boxes, filename="a.jpg", source_id="a.jpg"), other())
     send(page, url, broken, for_="For training")
     assert "1 error in 1 of 2 images" in verdict_on(page)
+    page.locator(".next").get_by_role("link", name="a.jpg").click()
     page.get_by_role("link", name="Enlarge").press("Enter")
     assert page.locator(".card:target svg.image").bounding_box()["width"] == 1280
     page.locator(".card:target").get_by_role("link", name="BOX003").click()  # closes the image

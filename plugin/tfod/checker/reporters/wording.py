@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from tfod.checker.advice import find_source_with, split_command, strip_command
+from tfod.checker.advice import find_source_with, split_command
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
 from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
@@ -205,35 +205,57 @@ def format_location(finding: Finding, shard: str | None = None) -> str:
     return f"{location} ({visible(item)})".lstrip() if item else location
 
 
-def next_steps(
-    report: Report, groups: Sequence[Group], *, on_page: bool = False
-) -> list[tuple[str, str]]:
-    """Suggest next steps after the verdict: sentences, each with a command or "".
-
-    The page of the service (``on_page``) has a button instead of the repair command.
-    """
+def next_steps(report: Report, groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Suggest next steps after the verdict: sentences, each with a command or ""."""
     if report.valid:
         return [] if report.baseline is not None else _suggest_uses(report)
-    failing = [group for group in groups if group.severity.rank >= report.fail_on.rank]
-    if not failing:
+    causes = find_causes(report, groups)
+    if not causes:
         return [("Pass the shards to check; no record was read.", "")]
-    roots = Counter[str]()
-    for group in failing:
-        roots[group.cause or group.code] += group.total
-    explained = {code: [group.code for group in groups if group.cause == code] for code in roots}
-    code = max(roots, key=lambda code: (bool(explained[code]), roots[code]))
-    first = next(group for group in groups if group.code == code and not group.cause)
-    sentence, command = split_command(strip_command(first.fix) if on_page else first.fix)
-    if len(roots) > 1 or explained[code]:
-        names = f", which explains {join_names(explained[code], 9)}" if explained[code] else ""
-        sentence = f"Begin with {code}{names}: {sentence}"
-    steps = [(sentence, command), *_advise_annotator(report, first)]
+    first = causes[0]
+    (sentence, command), *more = describe_cause(report, first)
+    explained = list_explained(groups, first)
+    if len(causes) > 1 or explained:
+        names = f", which explains {join_names(explained, 9)}" if explained else ""
+        sentence = f"Begin with {first.code}{names}: {sentence}"
+    return [(sentence, command), *more, *suggest_repair(report, groups)]
+
+
+def find_causes(report: Report, groups: Sequence[Group]) -> list[Group]:
+    """Return the groups that make the shards invalid and that no other group explains.
+
+    Those that explain others come first, then those with most findings.
+    """
+    totals = Counter[str]()
+    for group in groups:
+        if group.severity.rank >= report.fail_on.rank:
+            totals[group.cause or group.code] += group.total
+    causes = [group for group in groups if group.code in totals and not group.cause]
+    return sorted(
+        causes,
+        key=lambda group: (bool(list_explained(groups, group)), totals[group.code]),
+        reverse=True,
+    )
+
+
+def list_explained(groups: Sequence[Group], cause: Group) -> list[str]:
+    """Return the codes of the groups that a group explains."""
+    return [group.code for group in groups if group.cause == cause.code]
+
+
+def describe_cause(report: Report, group: Group) -> list[tuple[str, str]]:
+    """Describe how to fix a group, also in CVAT: sentences, each with a command or ""."""
+    return [split_command(group.fix), *_advise_annotator(report, group)]
+
+
+def suggest_repair(report: Report, groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Suggest the command that shows what can be repaired, if anything can."""
+    failing = (group for group in groups if group.severity.rank >= report.fail_on.rank)
     repairable = {group.code for group in failing if group.rule.repair and not group.cause}
     name = _find_repairable(report, repairable)
-    if name and not on_page:
-        sentence = "See what tfod can repair automatically (this writes nothing):"
-        steps.append((sentence, f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"))
-    return steps
+    sentence = "See what tfod can repair automatically (this writes nothing):"
+    command = f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"
+    return [(sentence, command)] if name else []
 
 
 def _advise_annotator(report: Report, group: Group) -> list[tuple[str, str]]:

@@ -154,7 +154,7 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
             fix = "For shards, export TFRecord 1.0 instead, or convert the zip with tfod convert."
             if is_local:
                 command = format_convert_command(name, recognized)
-                fix = f"For shards, export TFRecord 1.0 instead, or type: {command}"
+                fix = f"For shards, export TFRecord 1.0 instead, or convert the zip: {command}"
         elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
             title, menus = tool.title, [tool.cvat_title]
             message = f"the zip contains {title}, not TFRecord"
