@@ -41,8 +41,8 @@ ON_THE_PAGE = {
     "LAB001": "Upload the right label map (label_map.pbtxt) together with the shards.",
     "ZIP007": "Split it into several archives, or check a very large shard without the zip.",
     "TSK007": "Export the task as CVAT for images 1.1.",
-    "TSK008": "To keep them, import with import_mode=append (CVAT 2.65 or later). To delete them, do "
-    "so in the task first.",
+    "TSK008": "To keep them, import with import_mode=append (CVAT 2.65 or later). To delete them, "
+    "do so in the task first.",
     "TSK009": "Import the shards into their job, or export the whole task again. To keep existing "
     "annotations, import with import_mode=append (CVAT 2.65 or later).",
 }
