@@ -275,8 +275,8 @@ PACKED = deflate(DATA)
             (Item("a.record", DATA, method=method, **change), said)
             for method in (0, 8)
             for change, said in (
-                ({"crc": 7}, "its CRC-32 is not 00000007"),
-                ({"size": 3}, "its CRC-32 is not|of 3 declared bytes"),
+                ({"crc": 7}, "its CRC-32 differs from 00000007"),
+                ({"size": 3}, "its CRC-32 differs|of 3 declared bytes"),
                 ({"size": 1000}, "of 1000 declared bytes"),
             )
         ),
