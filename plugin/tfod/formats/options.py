@@ -13,7 +13,7 @@ import numpy as np
 from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.losses import Loss
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.target_map import TargetMap
 
 _MAX_LOCATIONS = 10
@@ -167,7 +167,8 @@ class ConversionProblems:
         """Remove spaces around a class name, and count it if it had any."""
         if (trimmed := name.strip()) != name:
             self.add(
-                "class names with leading or trailing spaces, removed", f"{location}: {name!r}"
+                "class names with leading or trailing spaces, removed",
+                f"{location}: {excerpt(name)}",
             )
         return trimmed
 
