@@ -167,7 +167,7 @@ class TestWhatItSays:
         assert check("data", "--quiet").err == ""
         code, out, err = check("data/val")
         assert (code, out) == (2, "")
-        assert err == "tfod: tfod.toml excludes everything that was to be checked\n"
+        assert err == "tfod: tfod.toml excludes all files; name others, or change its exclude\n"
 
 
 NONE, ALL = frozenset[str](), frozenset(all_rules())

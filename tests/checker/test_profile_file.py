@@ -248,7 +248,7 @@ class TestPython:
             ("f = {'k': SparseFeature('i', 'v', tf.float32, 9)}", "has no dict of tf.io calls"),
             ("f = {'k': FixedLenSequenceFeature([], tf.int64)}", "p.py:1: 'k' is for SequenceExam"),
             ("f = {'k': RaggedFeature(tf.int64, partitions=[])}", "keyword argument 'partitions'"),
-            ("f = {'k': VarLenFeature(tf.int32)}", "p.py:1: 'k' has the dtype tf.int32, which an"),
+            ("f = {'k': VarLenFeature(tf.int32)}", "p.py:1: 'k': dtype tf.int32 is invalid in an"),
             ("f = {'k': VarLenFeature()}", "'k': VarLenFeature: missing a required argument: 'dty"),
             ("f = {'k': VarLenFeature(tf.int64, 1)}", "VarLenFeature: too many positional arg"),
             (

@@ -68,7 +68,7 @@ def test_profiles_speak_of_rules_that_exist() -> None:
 
 def test_the_command_lists_all(run: Run) -> None:
     printed = run("rules").out
-    assert printed.startswith("TFR  framing: the file as a sequence of records\n  TFR001  ")
+    assert printed.startswith("TFR  the framing of records in the file\n  TFR001  ")
     assert max(map(len, printed.splitlines())) <= 80
     assert re.findall(r"^  ([A-Z]{3}\d{3}) ", printed, re.MULTILINE) == list(RULES)
 

@@ -196,8 +196,8 @@ class TestWriting:
         source.export(str(tmp_path), FORMAT)
         (output,) = warnings()
         assert output == (
-            "tf_image_classification: not written, a record has one label: 2 further label, "
-            "1 bbox; attributes not written: 1 score, 1 weather (of the image); "
+            "tf_image_classification: not written, because a record has only one label: "
+            "2 further label, 1 bbox; attributes not written: 1 score, 1 weather (of the image); "
             "without a label, written as -1: 1"
         )
         assert labels_in(load(tmp_path)) == {"a": ["cat"], "b": ["dog"], "c": []}

@@ -259,7 +259,7 @@ class TestObjects:
             pytest.skip(f"this Datumaro has no {kind}")
         shape = make(*values, label=0, attributes=attributes)
         export_one(tmp_path / "boxes", shape)
-        assert "written as their enclosing box: 1" in caplog.text
+        assert "replaced by their enclosing box: 1" in caplog.text
         found = export_one(tmp_path / "masks", shape, save_masks=True)
         assert in_pixels(found, 1) == [corners]
         mask = decode_mask_png(found.masks[0].data)
@@ -398,7 +398,7 @@ class TestObjects:
         found = export_one(tmp_path, *shapes)
         (output,) = [r.getMessage() for r in caplog.records if r.name == "tfod.datumaro"]
         assert output == (
-            "tf_detection_api: not written, the format has no place for them: 2 polyline, "
+            "tf_detection_api: not written, because the format cannot store them: 2 polyline, "
             "1 points without a schema; boxes that extend beyond the image, "
             "written unchanged: 1"
         )

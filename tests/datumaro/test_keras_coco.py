@@ -225,9 +225,9 @@ class TestWriting:
         (output,) = warnings()
         assert output.startswith("tf_keras_coco: ")
         assert set(output.removeprefix("tf_keras_coco: ").split("; ")) == {
-            "not written, the format has no place for them: 1 points without a schema",
+            "not written, because the format cannot store them: 1 points without a schema",
             "boxes that extend beyond the image, written unchanged: 1",
-            "images without an object, for which there is no record: 1",
+            "images not written, because each record needs an object: 1",
             "not written: 1 class of the whole image",
             "attributes not written: 1 weather (of the image), 1 difficult",
             "without a class, written as category -1: 1",

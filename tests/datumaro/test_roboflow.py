@@ -140,7 +140,7 @@ class TestLayout:
         export_roboflow(dataset, tmp_path)
         assert warnings() == [
             "tf_detection_api: outlines of boxes not written: 1 mask; "
-            "not written, Roboflow's records have no place for them: "
+            "not written, because Roboflow's records cannot store them: "
             "1 difficult, 1 classes of an image, 1 captions, 1 weather (of the image), "
             "1 source_id (of the image)"
         ]

@@ -113,10 +113,7 @@ def test_what_keras_coco_cannot_hold(run: Run, tmp_path: Path) -> None:
     shards = write(tmp_path / "s", [BOX])
     write_shard(shards, "val", encode(image("b.png") | {"image/encoded": saved("RGB", "PNG")}))
     done = run("convert", shards, tmp_path / "k", "--to", "keras_coco")
-    assert (
-        "images without objects, not written, because each record needs an object: 1"
-        in done.succeeded()
-    )
+    assert "images not written, because each record needs an object: 1" in done.succeeded()
     assert [one.name for one in (tmp_path / "k").glob("*.tfrec")] == ["train_00-1.tfrec"]
     for more in (["--set", "val"], ["--no-images"]):
         assert run("convert", shards, tmp_path / "n", "--to", "keras_coco", *more).refused()

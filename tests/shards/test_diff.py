@@ -131,7 +131,7 @@ def test_a_side_without_images_is_compared_without_them(tmp_path: Path, before: 
     after = write(tmp_path / "b", train=bare, val=[record("b.png", CAT, encoded=None)])
     found = diff(before, after)
     assert found.is_equal
-    assert found.notes == [f"{after} has no images; they are not compared"]
+    assert found.notes == [f"{after} has no images, so images are not compared"]
     changed = [record("a.png", CAT, DOG, number=1)]
     other = write(tmp_path / "c", train=changed, val=[record("b.png", CAT)])
     assert diff(before, other, without=["images"]).is_equal

@@ -238,7 +238,7 @@ def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path:
 
 def test_a_table_has_nothing_to_show(show: Run, corpus: Path, tmp_path: Path) -> None:
     refused = show(corpus / "titanic-table", "-o", tmp_path / "x.html").refused()
-    assert "there are no images or boxes to show, its features are gender, tick" in refused
+    assert "there are no images or boxes to show (features: gender, tick" in refused
 
 
 def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:

@@ -146,5 +146,5 @@ def _send_exception(error: Exception) -> Response:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _send_problem(ProblemError(507, "The disk of the service is full. Try again later."))
     _log.exception("request failed")
-    hint = "The operator of the service finds details in its log under the number of this request."
+    hint = "The operator of the service can look up this request by its number in the log."
     return _send_problem(ProblemError(500, f"Internal error. {hint}"))

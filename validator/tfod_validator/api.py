@@ -35,11 +35,7 @@ _RULE = ("code", "severity", "title", "why", "fix", "source")
 
 
 def read_parameters(*names: str) -> dict[str, str]:
-    """Return the query parameters of the request, which may have only these names.
-
-    Raises:
-        ProblemError: there is an unknown parameter, or a parameter has an invalid value.
-    """
+    """Return the query parameters; raise ProblemError if one has another name or is invalid."""
     choices: dict[str, Mapping[str, object]] = {
         "format": REPORTS,
         "fail": {"error": 1, "warning": 1},
@@ -48,7 +44,8 @@ def read_parameters(*names: str) -> dict[str, str]:
     query = request.args.to_dict()
     for name, text in query.items():
         if name not in names:
-            raise ProblemError(400, f"{name[:80]} is not a parameter here.", parameter=name[:80])
+            detail = f"{name[:80]} is not a parameter of this request."
+            raise ProblemError(400, detail, parameter=name[:80])
         if name in choices and text not in choices[name]:
             detail = f"{name}={text[:80]}: expected one of {', '.join(choices[name])}."
             raise ProblemError(400, detail, parameter=name)

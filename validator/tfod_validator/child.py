@@ -113,8 +113,7 @@ def _to_problem(error: Exception, settings: Settings) -> ProblemError:
         text = str(error).replace(f"{os.pardir}{os.sep}", "")
         return ProblemError(422, f"The check could not run: {text}")
     if code == errno.EFBIG:
-        cause = "there are very many or very long class or file names"
-        detail = f"The report would be too long, because {cause}. Check fewer files at a time."
+        detail = "The class and file names make the report too long. Check fewer files at a time."
         return ProblemError(422, detail, limit="max_report_bytes")
     if code in (errno.ENOSPC, errno.EDQUOT):
         return ProblemError(507, "The disk of the service is full. Try again later.")
@@ -143,9 +142,8 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
             settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
         ),
     )
-    sources = resolve_uploads(
-        [File.at(name) for name in sorted(os.listdir())], options.archive_limits
-    )
+    files = [File.at(name) for name in sorted(os.listdir())]
+    sources = resolve_uploads(files, options.archive_limits)
     if path := paths.get("label_map"):
         sources = sources.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
     report, texts = _make_reports(sources, options, settings, _make_progress(attempt, settings))
@@ -234,11 +232,8 @@ def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, An
         {"code": code, "title": all_rules()[code].title, "count": count}
         for code, count in sorted(outcome.by_code.items())
     ]
-    return {
-        "records_changed": outcome.changed,
-        "records_dropped": outcome.dropped,
-        "changes": changes,
-    }
+    counts = {"records_changed": outcome.changed, "records_dropped": outcome.dropped}
+    return {**counts, "changes": changes}
 
 
 def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None:

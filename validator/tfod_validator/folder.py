@@ -48,7 +48,6 @@ class UploadedFile:
 
     Attributes:
         name: last part of the client's name for the file, unique among files of the same role.
-        bytes: size of the file.
         role: ``file``, ``label_map``, ``profile`` or ``cvat_labels``; also the name of its folder.
     """
 
@@ -66,10 +65,8 @@ class Request:
     """The files to check, and the options.
 
     Attributes:
-        files: all uploaded files.
         receiver: name of the program that will read the shards; None if not specified.
         profile, label_map: names of a built-in profile and label map; None if not specified.
-        client: address of the client.
         token: SHA-256 of the token that is needed to delete or repair the upload.
         created: seconds since 1970.
         repair_of: id of the validation whose upload is repaired before the check.
@@ -213,8 +210,7 @@ class DataFolder:
     def begin_attempt(self, key: str) -> tuple[Path, int]:
         """Create a folder for an attempt, and return it and the number of existing attempts.
 
-        Raises:
-            FileNotFoundError: the upload was deleted.
+        Raises FileNotFoundError if the upload was deleted.
         """
         folder = self._waiting / key
         attempt = Path(tempfile.mkdtemp(prefix=_ATTEMPT, dir=folder))

@@ -1,9 +1,9 @@
 """The guard: rejects requests in waitress before their bodies are stored on the disk.
 
 waitress stores a whole body before Flask gets the request. These subclasses of its channel and
-parser reject earlier: connections, if a client has too many; by the headers, requests without
-token, or whose body is too long for the limit or the disk; and bodies that become too long or
-arrive too slowly. The application answers rejected requests, which have a header with the reason.
+parser close surplus connections of a client, and reject requests earlier: by their headers if they
+have no token or a body that exceeds the limit or the disk, and later if the body becomes too long
+or arrives too slowly. The application answers rejected requests; a header contains the reason.
 """
 
 from __future__ import annotations

@@ -41,14 +41,10 @@ class Settings:
     data: Path = _setting(Path("tfod-data"), "folder for uploads and reports")  # noqa: RUF009
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(8080, "port to listen on; 0 for any free port", 0, 65535)
-    token: str = _setting(
-        "", "token required to use the service; without a token, anyone can use it"
-    )
+    token: str = _setting("", "token required to use the service; without one, anyone can use it")
     queue: str = _setting("", "URL of a Redis server, for workers in other processes (`--worker`)")
     trusted_proxy: str = _setting("", "address of a proxy whose X-Forwarded-* are used; * for any")
-    trusted_hosts: str = _setting(
-        "", "host names of the service, separated by commas; empty for any"
-    )
+    trusted_hosts: str = _setting("", "comma-separated host names of the service; empty for any")
     checks: int = _setting(4, "checks at the same time")
     threads: int = _setting(64, "requests at the same time; half of them may wait for a report", 2)
     max_connections: int = _setting(256, "connections per address, except for a proxy", 1, 900)
@@ -77,10 +73,7 @@ class Settings:
     def of(environment: Mapping[str, Any] | None = None, **options: Any) -> Settings:
         """Read the settings from a Flask configuration, or from the environment of the process.
 
-        Options that are not None take precedence.
-
-        Raises:
-            TfodError: the value of a variable is invalid.
+        Options that are not None take precedence. Raises TfodError if a variable is invalid.
         """
         if environment is None:
             environment = Config("")

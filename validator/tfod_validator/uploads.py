@@ -83,8 +83,7 @@ def queue() -> Queue:
 def find(key: str, token: str | None = None) -> Validation:
     """Return a validation by its id, after checking its token unless that is None.
 
-    Raises:
-        ProblemError: the validation does not exist, or the token is wrong.
+    Raises ProblemError if the validation does not exist, or the token is wrong.
     """
     validation = queue().folder.find(key)
     if validation is None:
@@ -98,10 +97,8 @@ def find(key: str, token: str | None = None) -> Validation:
 def wait_for(validation: Validation, seconds: float) -> Validation:
     """Wait until a check has finished or the client disconnects; return the current state.
 
-    At most half of the threads wait; other requests return immediately.
-
-    Raises:
-        ProblemError: the validation was deleted in the meantime.
+    At most half of the threads wait; other requests return immediately. Raises ProblemError if the
+    validation was deleted in the meantime.
     """
     if not seconds or validation.result or not queue().wait_slots.acquire(blocking=False):
         return validation
@@ -120,10 +117,8 @@ def wait_for(validation: Validation, seconds: float) -> Validation:
 def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
     """Queue the upload of this request; return its validation and its token.
 
-    ``parameters`` are the query parameters; form fields take precedence.
-
-    Raises:
-        ProblemError: the upload was rejected and deleted.
+    ``parameters`` are the query parameters; form fields take precedence. Raises ProblemError if the
+    upload was rejected and deleted.
     """
     client = _require_turn()
     if request.mimetype != "multipart/form-data":
@@ -134,8 +129,8 @@ def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
         texts = {**parameters, **fields}
         uploaded = [*request.files.items(multi=True)]
     except RequestEntityTooLarge:
-        limit = f"{queue().settings.max_files:,} files or too long texts"
-        detail = f"The form has more than {limit}. Upload a zip, and send long texts as files."
+        cause = f"more than {queue().settings.max_files:,} files, or texts that are too long"
+        detail = f"The form has {cause}. Upload a zip, and send long texts as files."
         raise ProblemError(413, detail, limit="max_files") from None
     folder = cast("UploadRequest", request).begin_upload()
     files: list[UploadedFile] = []
@@ -162,8 +157,8 @@ def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
 def repair(key: str, token: str) -> tuple[Validation, str]:
     """Queue the repair of a copy of an upload; return the new validation and its token.
 
-    Raises:
-        ProblemError: the check has not finished, the upload was deleted, or the token is wrong.
+    Raises ProblemError if the check has not finished, the upload was deleted, or the token is
+    wrong.
     """
     validation, client = find(key, token), _require_turn()
     if validation.state != "finished":

@@ -29,8 +29,7 @@ from tfod_validator.folder import DataFolder, Result
 from tfod_validator.settings import Settings
 
 _QUEUE = "tfod"
-_MAINTAIN_SECONDS, _POLL_SECONDS = 60.0, 0.5
-_DRAIN_SECONDS = 10.0
+_POLL_SECONDS, _DRAIN_SECONDS = 0.5, 10.0
 _MAINTENANCE_SECONDS = 60
 _log = logging.getLogger("tfod.worker")
 _checks = prometheus.Counter("tfod_checks_total", "Number of finished checks.", ["outcome"])
@@ -81,7 +80,7 @@ class Queue(abc.ABC):
                 self.folder.clean()
             except Exception:
                 _log.exception("cannot maintain the data folder")
-            if self.stopping.wait(_MAINTAIN_SECONDS):
+            if self.stopping.wait(_MAINTENANCE_SECONDS):
                 return
 
 
@@ -180,13 +179,8 @@ def check(key: str, settings: Settings, context: Any, abort: threading.Event) ->
     """Check an upload in a child process and publish the report, or the reason of the failure.
 
     If the child process is killed, the check is repeated, up to ``max_attempts`` times in total.
-    Nothing is published if another process has already published a report.
-
-    Args:
-        key: id of the upload.
-        settings: settings of the service.
-        context: multiprocessing context that starts the child process.
-        abort: set to end the check within half a second; the attempt is then not counted.
+    Nothing is published if another process has already published a report. Set ``abort`` to end
+    the check within half a second; the attempt is then not counted.
     """
     folder, started, problem = DataFolder(settings), time.time(), None
     validation = folder.find(key)
@@ -310,11 +304,7 @@ def _connect(settings: Settings) -> Any:
 
 
 def work(settings: Settings) -> None:
-    """Run an RQ worker until SIGTERM.
-
-    Raises:
-        TfodError: Redis does not respond.
-    """
+    """Run an RQ worker until SIGTERM; raise TfodError if Redis does not respond."""
     from redis import RedisError
     from rq import Worker
 

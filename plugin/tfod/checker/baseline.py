@@ -34,7 +34,7 @@ class Baseline(NamedTuple):
 def read_baseline(path: str) -> Baseline:
     """Read the JSON report of an earlier check, which must list all its findings."""
     if os.path.exists(path) and not os.path.isfile(path):  # reading from a pipe could block
-        raise TfodError(f"{path}: is not a file; --baseline takes a JSON report of tfod check")
+        raise TfodError(f"{path}: is not a file; pass a JSON report of tfod check")
     try:
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
@@ -46,9 +46,7 @@ def read_baseline(path: str) -> Baseline:
             f"{path}: {error.strerror}; `tfod check … --format json -o {path}` writes one"
         ) from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        raise TfodError(
-            f"{path}: is not a report; --baseline takes the JSON report of tfod check"
-        ) from None
+        raise TfodError(f"{path}: is not a report; pass a JSON report of tfod check") from None
     if has_baseline:
         raise TfodError(f"{path}: lists only new findings; write it without --baseline")
     if len(listed) != total:

@@ -85,8 +85,7 @@ class Options:
 def check_sources(sources: Sequence[str], options: Options | None = None) -> Report:
     """Check shards, sets, globs, folders, zips, URLs or standard input (``-``).
 
-    Raises:
-        TfodError: the sources contain no shards, or an option is invalid.
+    Raises TfodError if the sources contain no shards, or an option is invalid.
     """
     options = options or Options()
     with resolve(sources, options.label_map, options.archive_limits) as resolved:
@@ -96,16 +95,10 @@ def check_sources(sources: Sequence[str], options: Options | None = None) -> Rep
 def check(
     sources: ResolvedSources, options: Options | None = None, progress: Progress = lambda *_: None
 ) -> Report:
-    """Check resolved sources.
+    """Check resolved sources; raise TfodError if an option is invalid, or a process died.
 
-    Args:
-        sources: the shards and label maps to check.
-        options: the options; None for the defaults.
-        progress: callback for the number of (unpacked) bytes and records that were read. It may
-            raise an exception to end the check. A Beam runner does not call it.
-
-    Raises:
-        TfodError: an option is invalid, or a process died.
+    ``progress`` is called with the number of (unpacked) bytes and records that were read. It may
+    raise an exception to end the check. A Beam runner does not call it.
     """
     began = time.monotonic()
     options = options or Options()
@@ -123,7 +116,7 @@ def check(
     reports = [
         _check_dataset(dataset, options, receiver, progress, is_only) for dataset in datasets
     ]
-    unused = _check_unused_label_maps(sources.unused_label_maps, options, receiver)
+    unused = _check_label_maps(sources.unused_label_maps, options, receiver)
     baseline = options.baseline
     if baseline is not None:
         from tfod.checker.baseline import remove_known
@@ -156,19 +149,16 @@ def _check_dataset(
         )
     if unmatched is not None and receiver is DATUMARO:
         profile = AS_IMPORTED
-    levels = resolve_levels(
-        profile.severities, receiver.severities(options.task), options.severities
-    )
-    label_maps = {
-        name: file.label_map for name, file in dataset.label_maps.items() if file.label_map
-    }
+    task, files = options.task, dataset.label_maps.items()
+    levels = resolve_levels(profile.severities, receiver.severities(task), options.severities)
+    label_maps = {name: file.label_map for name, file in files if file.label_map}
     title = receiver.title if receiver is not ANY else ""
     result = DatasetResult(
         dataset=dataset,
         profile=profile,
         findings=Findings(_max_listed(options), levels),
         unmatched=unmatched._replace(receiver=title) if unmatched else None,
-        task=options.task,
+        task=task,
         training_config=options.training_config,
     )
     instructions = Instructions(
@@ -178,13 +168,13 @@ def _check_dataset(
         max_findings=_max_listed(options),
         max_record_bytes=options.max_record_bytes,
         decode=options.decode,
-        keeps_rows=options.task is not None,
+        keeps_rows=task is not None,
         counts_objects=options.training_config is not None,
     )
-    if options.task is not None and options.task.skips_others:
+    if task is not None and task.skips_others:
         from tfod.checker.references.frames import Matcher
 
-        instructions = instructions._replace(matcher=Matcher(options.task, ()))
+        instructions = instructions._replace(matcher=Matcher(task, ()))
     # Batch rules run while a shard is examined, dataset rules after the last shard.
     for shard in _examine_all(dataset.shards, instructions, options, progress):
         result.add(shard)
@@ -219,10 +209,8 @@ def _examine_all(
     return (examine(shard, instructions, progress) for shard in shards)
 
 
-def _check_unused_label_maps(
-    dataset: Dataset, options: Options, receiver: Receiver
-) -> DatasetReport:
-    """Check the label maps that were named and belong to no dataset."""
+def _check_label_maps(dataset: Dataset, options: Options, receiver: Receiver) -> DatasetReport:
+    """Check the label maps among the sources that belong to no dataset."""
     levels = resolve_levels({}, receiver.severities(options.task), options.severities)
     findings = Findings(_max_listed(options), levels)
     result = DatasetResult(dataset, NO_PROFILE, findings)

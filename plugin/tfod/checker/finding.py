@@ -18,7 +18,7 @@ _MAX_REPORTED_ONCE = 1 << 14
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
 FAMILIES = {
-    "TFR": "framing: the file as a sequence of records",
+    "TFR": "the framing of records in the file",
     "EXA": "the record as a tf.train.Example",
     "BOX": "boxes",
     "LAB": "classes and the label map",
@@ -104,19 +104,14 @@ class Finding(NamedTuple):
 
 
 _JSON_FIELDS = (
-    "code",
-    "severity",
-    "message",
-    "fix",
+    *("code", "severity", "message", "fix"),
     *Location._fields[:3],
-    "feature",
-    "value",
-    "item",
+    *("feature", "value", "item"),
 )
 
 
 def _to_finite(value: JsonValue) -> JsonValue:
-    """Replace NaN and infinities, which JSON does not have, by strings."""
+    """Replace NaN and infinities, which JSON does not support, with strings."""
     if isinstance(value, np.generic):  # for example from arrays of boxes
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -168,7 +163,7 @@ class Findings:
     """Findings, in the order of the data.
 
     Attributes:
-        max_listed: maximum number of findings to list, in total and so also for each rule.
+        max_listed: maximum number of findings to list, in total and per rule.
         levels: severity of each rule and case, None for those that are off.
         listed: the first findings of each rule, by code.
         counts: total number of findings, by code and shard.
@@ -252,16 +247,16 @@ def select_listed(findings: Findings, shards: Sequence[str]) -> list[Finding]:
     share to the others, first to the most severe ones.
     """
     codes = sorted(findings.listed, key=lambda code: (-findings.worst[code].rank, code))
-    remaining, waiting = findings.max_listed, len(codes)
+    remaining, remaining_codes = findings.max_listed, len(codes)
     selected: list[Finding] = []
     # In this order, codes with few findings come first and leave more to the others.
     needs = sorted((len(findings.listed[code]), index) for index, code in enumerate(codes))
     for need, index in needs:
-        fair, extra = divmod(remaining, waiting)
+        fair, extra = divmod(remaining, remaining_codes)
         share = min(need, fair + (1 if index < extra else 0))
         selected += findings.listed[codes[index]][:share]
         remaining -= share
-        waiting -= 1
+        remaining_codes -= 1
     indices = {name: index for index, name in enumerate(shards)}
 
     def key(finding: Finding) -> tuple[int, int, str]:

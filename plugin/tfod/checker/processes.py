@@ -37,33 +37,32 @@ def examine_in_processes(
 ) -> Iterator[ShardResult]:
     """Yield the results of shards in their order, and report the progress of all processes.
 
-    Raises:
-        TfodError: a process died, usually because it ran out of memory.
+    Raises TfodError if a process died, usually because it ran out of memory.
     """
     # Not forked, because forking a process with threads is not safe.
     context = multiprocessing.get_context("spawn")
     jobs = min(jobs, len(shards), _MAX_ON_WINDOWS if os.name == "nt" else jobs)
     stop, done, reported = context.Event(), context.Array("q", 2), [0, 0]
     pool = ProcessPoolExecutor(jobs, context, _start, (instructions, stop, done))
-    waiting: deque[Future[ShardResult]] = deque()
+    futures: deque[Future[ShardResult]] = deque()
     remaining = iter(shards)
     try:
         while True:
             for shard in remaining:
                 with _children_block_interrupts():
-                    waiting.append(pool.submit(_examine, shard))
-                if len(waiting) > jobs * _MAX_QUEUED:
+                    futures.append(pool.submit(_examine, shard))
+                if len(futures) > jobs * _MAX_QUEUED:
                     break
-            if not waiting:
+            if not futures:
                 return
             is_done = False
             while not is_done:
-                is_done = bool(wait(list(waiting)[:1], _PROGRESS_SECONDS).done)
+                is_done = bool(wait(list(futures)[:1], _PROGRESS_SECONDS).done)
                 read, records = (new - old for new, old in zip(done[:], reported, strict=True))
                 reported = [reported[0] + read, reported[1] + records]
                 PROGRESS.add_records(records, read)
                 progress(read, records)
-            yield waiting.popleft().result()
+            yield futures.popleft().result()
     except BrokenProcessPool:
         raise TfodError(
             "a process of the check died, perhaps because it ran out of memory; try --jobs 1"

@@ -186,11 +186,8 @@ def verdicts(
 
     ``user`` are the severities that the user has set.
     """
-    return [
-        _judge(receiver, profile, user, findings)
-        for receiver in RECEIVERS.values()
-        if receiver is not ANY
-    ]
+    receivers = (receiver for receiver in RECEIVERS.values() if receiver is not ANY)
+    return [_judge(receiver, profile, user, findings) for receiver in receivers]
 
 
 def _judge(

@@ -48,8 +48,7 @@ class Counts(NamedTuple):
     """The totals, including findings that are not listed.
 
     Attributes:
-        shards, records, images, boxes: numbers of shards, records, records with image bytes, and
-            boxes that were read.
+        images: number of records with image bytes.
         decoded: number of images that were decoded.
         by_code: number of findings by rule.
         by_severity: number of findings for each of the three severities; all findings of a rule
@@ -97,11 +96,11 @@ class DatasetReport:
 
     Attributes:
         name: name of the dataset as the user passed it.
-        findings: all findings except for those of a baseline.
+        findings: all findings that are not in the baseline.
         fail_on: the lowest severity that makes the dataset invalid.
         classes: number of boxes of each class, by text, or by ``#id`` if there is no text.
-        image_sizes: number of images for each ``(height, width)`` in pixels.
-        undecoded: why not all images were decoded.
+        image_sizes: number of images by height and width in pixels.
+        undecoded: why not all images were decoded; empty if they were.
         verdicts: verdict of each receiver, if the check is for any; includes known findings.
     """
 
@@ -155,20 +154,15 @@ class DatasetReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The report of a check.
+    """The report of a check; see :class:`DatasetReport` for the attributes that both have.
 
     Attributes:
         receiver: name of the receiver that ``valid`` refers to.
-        fail_on: the lowest severity that makes the report invalid.
         valid: whether records were read, and there are no findings at or above ``fail_on``.
         findings: the listed findings, in the order of sources, shards, records and codes.
         total: number of findings, including those that are not listed.
         severities: the worst severity of each rule that has findings.
         profile: the profile of all datasets, or all their names if they differ.
-        classes: number of boxes of each class.
-        image_sizes: number of images for each ``(height, width)`` in pixels.
-        undecoded: why not all images were decoded; empty if they were.
-        verdicts: verdict of each receiver, if the check is for any; includes known findings.
         duration: duration of the check in seconds.
         configuration: the file that options were read from, if any.
         baseline: the known findings, which are not among ``findings``.

@@ -57,7 +57,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.set_defaults(run=_run)
     add = parser.add_argument
-    text = "what to check (default: see --pipeline-config)"
+    text = "files or folders to check (default: see --pipeline-config)"
     add("sources", metavar="SOURCE", help=text, type=not_empty, nargs="*")
 
     add = parser.add_argument_group("expectations").add_argument
@@ -147,16 +147,14 @@ def _resolve(sources: list[str], options: Options) -> AbstractContextManager[Res
     return resolve(sources, options.label_map, options.archive_limits)
 
 
-def _exclude(
-    all_sources: ResolvedSources, configuration: Configuration, quiet: bool
-) -> ResolvedSources:
-    sources, excluded = all_sources.exclude(configuration.excludes)
-    if excluded and not sources.datasets:
-        raise TfodError(f"{configuration.file} excludes everything that was to be checked")
+def _exclude(sources: ResolvedSources, config: Configuration, quiet: bool) -> ResolvedSources:
+    remaining, excluded = sources.exclude(config.excludes)
+    if excluded and not remaining.datasets:
+        raise TfodError(f"{config.file} excludes all files; name others, or change its exclude")
     if excluded and not quiet:
-        reason = f"{configuration.file} excludes {'it' if len(excluded) == 1 else 'them'}"
+        reason = f"{config.file} excludes {'it' if len(excluded) == 1 else 'them'}"
         print_note(f"{plural(len(excluded), 'file')} not checked: {reason}")
-    return sources
+    return remaining
 
 
 def _make_options(arguments: argparse.Namespace, configuration: Configuration) -> Options:

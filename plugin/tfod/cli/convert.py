@@ -48,7 +48,7 @@ def add_arguments(parser: Parser) -> None:
     add("--images", metavar="DIR", help=text, type=not_empty)
     text = "do not write images; use the image sizes in the annotations"
     add("--no-images", action="store_true", help=text)
-    add_label_map(add, "the ids of the classes (default: those in SOURCE)")
+    add_label_map(add, "label map with the class ids (default: ids in SOURCE)")
     add_profile(add)
     text = "convert only this subset; without subsets, the name of the result"
     add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)

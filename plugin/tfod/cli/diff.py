@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
     add("--from-b", metavar="FORMAT", help="format of B, if it is ambiguous", choices=FORMATS)
     add_label_map(add, "a label map for all records of A and B")
     add_profile(add)
-    add("--images", metavar="FOLDER", help="images of the side that is not shards")
+    add("--images", metavar="DIR", help="images of the dataset that is not shards")
     text = f"pixels by which box sides may differ (default: {PIXEL}, a pixel plus rounding)"
     add("--tolerance", metavar="PIXELS", help=text, type=_pixels, default=PIXEL)
     text = "do not compare masks, keypoints, captions, images, or an attribute of this name"

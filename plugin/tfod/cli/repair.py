@@ -68,9 +68,8 @@ def _make_options(arguments: argparse.Namespace) -> Options:
         raise TfodError("name the folder to write after SOURCE, or pass --dry-run")
     ignore = frozenset(arguments.ignore or ())
     if always_fixed := sorted(ALWAYS_FIXED & ignore):
-        raise TfodError(
-            f"--ignore {always_fixed[0]}: unreadable data cannot be copied; omit this code"
-        )
+        code = always_fixed[0]
+        raise TfodError(f"--ignore {code}: unreadable data cannot be kept; omit this code")
     return Options(
         profile=load_named_profile(arguments.profile),
         receiver=arguments.receiver,
@@ -145,9 +144,8 @@ def _format_outcome(outcome: Outcome) -> Iterator[str]:
             yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")
             examples = outcome.examples[code]
             for example in examples:
-                location = format_location(
-                    example._replace(feature=None)
-                )  # the message has the feature
+                # The message names the feature.
+                location = format_location(example._replace(feature=None))
                 yield f"  {location}:\n    {visible(example.message)}"
             if count > len(examples):
                 yield f"  and {count - len(examples):,} more"

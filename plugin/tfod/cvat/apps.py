@@ -14,9 +14,8 @@ _log = logging.getLogger("tfod.cvat")
 
 
 class TfodConfig(AppConfig):
-    """Loads nothing but this module until CVAT itself needs its formats."""
-
     """The configuration of the app; imports only this module until CVAT loads its formats."""
+
     name = "tfod.cvat"
     label = "tfod_cvat"
     verbose_name = "TFRecord for CVAT"

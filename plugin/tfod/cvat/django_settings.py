@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 
-_base = importlib.import_module(
-    os.environ.get("TFOD_CVAT_BASE_SETTINGS") or "cvat.settings.production"
-)
+_name = os.environ.get("TFOD_CVAT_BASE_SETTINGS") or "cvat.settings.production"
+_base = importlib.import_module(_name)
 globals().update({name: value for name, value in vars(_base).items() if name.isupper()})
 INSTALLED_APPS = [*_base.INSTALLED_APPS, "tfod.cvat"]
 

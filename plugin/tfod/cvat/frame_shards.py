@@ -47,10 +47,8 @@ class ExportResult:
     """The result of an export.
 
     Attributes:
-        frames, objects: number of written frames and objects.
         dropped: number of frames without an annotation that were left out.
         without_image: number of frames without an image file.
-        subsets: names of the subsets.
         notes: sentences for the user about losses and changes.
     """
 
@@ -97,11 +95,7 @@ class FrameShards(contextlib.ExitStack):
         self._result = ExportResult()
 
     def add(self, image: CvatImage, read: Callable[[], bytes | None] | None = None) -> None:
-        """Write a frame; ``read`` reads its image file, and is None if images are not saved.
-
-        Raises:
-            TfodError: the frame cannot be written; the message has its name.
-        """
+        """Write a frame, or raise TfodError; ``read`` reads its image file, if images are saved."""
         image = replace(image, shapes=tuple(sorted(image.shapes, key=_sort_key)))
         try:
             detection = self._builder.build(image)

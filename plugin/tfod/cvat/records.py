@@ -46,12 +46,12 @@ _TRUE, _FALSE = frozenset(("true", "1", "yes")), frozenset(("false", "0", "no"))
 SCORE = "score"
 # CVAT interprets these attributes of Datumaro itself: they never set an attribute of a label, and a
 # rotation that is a text would rotate the shape.
-_TAKEN = frozenset(("rotation", SCORE))
+_RESERVED = frozenset(("rotation", SCORE))
 # CVAT does not add attributes of these names to a label (see its CVAT_INTERNAL_ATTRIBUTES).
-_INTERNAL = _TAKEN | {"occluded", "outside", "keyframe", "track_id", "source"}
+_INTERNAL = _RESERVED | {"occluded", "outside", "keyframe", "track_id", "source"}
 _ATTRIBUTES = "attributes that the labels do not have, or values that they do not allow"
 _ABSENT = "classes that are marked as absent"
-_CAPTIONS = "captions of images, which CVAT does not have"
+_CAPTIONS = "captions of images, which CVAT cannot store"
 _EMPTY = "masks without a pixel, replaced by their boxes"
 
 
@@ -86,10 +86,8 @@ class ZipRecord:
     """A record as a Detection, with the label map of its shard.
 
     Attributes:
-        subset: name of the subset of its shard.
         location: shard and number, for messages.
         detection: the record; valid until the next one is read.
-        label_map: label map of its shard.
     """
 
     subset: str
@@ -159,8 +157,8 @@ def match_frames(
                 yield ZipRecord(subset, location, batch[number], shard_map), frames[index]
     if not matched:
         subject = "the image is not" if skipped == 1 else f"none of the {skipped} images is"
-        fix = "" if task.skips_others else ", but of the task's other jobs; import the zip there, "
-        raise TfodError(f"{subject} a frame of {target}{fix and fix + 'or into the task'}")
+        hint = ", but of the task's other jobs; import the zip there, or into the task"
+        raise TfodError(f"{subject} a frame of {target}{'' if task.skips_others else hint}")
 
 
 class NewImage(NamedTuple):
@@ -247,9 +245,8 @@ class ShapeBuilder:
         texts, ids = detection.class_text or absent, detection.class_label or absent
         classes = [self._find_label(record, *names) for names in zip(texts, ids, strict=True)]
         corners = _to_pixels(boxes, size)
-        return list(
-            build_shapes(detection, classes, corners, size, decode_pixels, self._fit_attributes)
-        )
+        fit = self._fit_attributes
+        return list(build_shapes(detection, classes, corners, size, decode_pixels, fit))
 
     def make_tags(self, record: ZipRecord) -> list[CvatTag]:
         """Return the classes of the whole image, except for those that are marked as absent."""
@@ -258,10 +255,8 @@ class ShapeBuilder:
             if label.confidence is not None and label.confidence <= 0:
                 self.losses[_ABSENT][""] += 1
             else:
-                name, values = (
-                    self._find_label(record, label.text, label.label),
-                    dict(label.attributes),
-                )
+                name = self._find_label(record, label.text, label.label)
+                values = dict(label.attributes)
                 if self._by_datumaro and values.pop(SCORE, None) is not None:
                     self.losses[_ATTRIBUTES][SCORE] += 1  # CVAT's tags have no score
                 tags.append(CvatTag(name, self._fit_attributes(name, values)))
@@ -293,7 +288,7 @@ class ShapeBuilder:
             fit: bool | float | str | None = None
             if name in keys.FLAGS and value in (0, 1):
                 value = bool(value)
-            if self._by_datumaro and name in (_INTERNAL if spec is None else _TAKEN):
+            if self._by_datumaro and name in (_INTERNAL if spec is None else _RESERVED):
                 is_score = name == SCORE and isinstance(value, (int, float)) and 0 <= value <= 1
                 fit = value if is_score else None
             elif spec is not None:
@@ -327,9 +322,8 @@ def make_datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
 def _to_pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
     """Convert boxes to pixels, clamped to the image as CVAT's own importers do."""
     _, corners = to_pixel_corners(boxes, size)
-    return [
-        (left, top, right, bottom) for left, top, right, bottom in corners.round(_DIGITS).tolist()
-    ]
+    rounded = corners.round(_DIGITS).tolist()
+    return [(left, top, right, bottom) for left, top, right, bottom in rounded]
 
 
 def _decode_mask(

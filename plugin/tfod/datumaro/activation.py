@@ -39,11 +39,11 @@ def activate() -> None:
 
 def register(environment: Any) -> None:
     """Register our formats in a Datumaro environment, and replace formats with the same names."""
-    old_line = not hasattr(environment, "exporters")
+    is_old_line = not hasattr(environment, "exporters")
     registries = {
         "Base": environment.extractors,
         "Importer": environment.importers,
-        "Exporter": environment.converters if old_line else environment.exporters,
+        "Exporter": environment.converters if is_old_line else environment.exporters,
     }
     plugins = [
         (registry, getattr(tfod.datumaro, name))
@@ -162,7 +162,7 @@ def patch_main(module: Any) -> None:
 
 
 class _PlainErrors(logging.Filter):
-    """Replaces the outermost exception, which Datumaro logs, by our error inside it."""
+    """Replaces the outermost exception, which Datumaro logs, with our error inside it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, BaseException):
@@ -186,4 +186,4 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "datumaro.cli.commands": patch_commands,
     "datumaro.cli.__main__": patch_main,
 }
-"""The functions to call with modules of Datumaro when they are loaded."""
+"""The functions that patch modules of Datumaro when they are loaded, by module name."""

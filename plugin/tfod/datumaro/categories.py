@@ -81,7 +81,6 @@ class ExportClasses:
     """The classes of an export, in the order of Datumaro's categories.
 
     Attributes:
-        classes: one class for each label.
         label_map: content of ``label_map.pbtxt``.
         keypoint_names: names of all keypoints of a record; '' for unused indices.
         unlabelled_id: id of objects without a class: 0 as in Datumaro, -1 if 0 is a class.
@@ -124,7 +123,7 @@ def assign_ids(
             item = LabelMapItem(id=next(free), name=name)
         taken.add(item.id)
         items.append(item.with_name(name))
-    items, keypoint_names = _place_keypoints(items, categories.get(AnnotationType.points))
+    items, keypoint_names = _assign_keypoints(items, categories.get(AnnotationType.points))
     classes = tuple(
         ExportClass(name, item.id, tuple(point.id for point in item.keypoints))
         for name, item in zip(names, items, strict=True)
@@ -154,7 +153,7 @@ def _find_unnamed(source: LabelMap, name: str) -> LabelMapItem | None:
     return None
 
 
-def _place_keypoints(
+def _assign_keypoints(
     items: Sequence[LabelMapItem], points: Any
 ) -> tuple[list[LabelMapItem], tuple[str, ...]]:
     """Assign consecutive indices in the record's lists to the keypoints of every class.
@@ -163,7 +162,7 @@ def _place_keypoints(
     """
     if not points:
         return [replace(item, keypoints=()) for item in items], ()
-    placed: list[LabelMapItem] = []
+    new_items: list[LabelMapItem] = []
     names: dict[int, str] = {}
     for index, item in enumerate(items):
         schema = points.items.get(index)
@@ -175,6 +174,6 @@ def _place_keypoints(
         ids = existing if fits else range(start, start + len(labels))
         keypoints = tuple(Keypoint(i, label) for i, label in zip(ids, labels, strict=True))
         names.update((point.id, point.label) for point in keypoints)
-        placed.append(replace(item, keypoints=keypoints))
+        new_items.append(replace(item, keypoints=keypoints))
     total = max(names, default=-1) + 1
-    return placed, tuple(names.get(number, "") for number in range(total))
+    return new_items, tuple(names.get(number, "") for number in range(total))

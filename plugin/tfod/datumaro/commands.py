@@ -38,9 +38,7 @@ def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> A
         default=".",
         help="Dataset folder; its format is detected without -if (default: current dir)",
     )
-    parser.add_argument(
-        "-if", "--input-format", help="Format of the dataset (default: detected automatically)"
-    )
+    parser.add_argument("-if", "--input-format", help="Format of the dataset (default: detected)")
     parser.add_argument(
         "--input-args",
         default="",
@@ -133,9 +131,8 @@ def _target_folder(args: argparse.Namespace) -> str:
 
     folder = args.dst_dir
     if not folder:
-        return str(
-            os.path.abspath(generate_next_file_name(f"export-{make_file_name(args.format)}"))
-        )
+        name = generate_next_file_name(f"export-{make_file_name(args.format)}")
+        return str(os.path.abspath(name))
     if not args.overwrite and os.path.isdir(folder) and os.listdir(folder):
         raise TfodError(f"Directory '{folder}' already exists (pass --overwrite to overwrite)")
     return str(os.path.abspath(folder))
@@ -150,9 +147,7 @@ def _detect_format(environment: Any, source: str) -> str:
         if all(match == head or match.startswith(f"{head}_") for match in matches):
             return head
     if matches:
-        raise TfodError(
-            f"Multiple formats match the dataset: {', '.join(matches)}; choose one with -if"
-        )
+        raise TfodError(f"Multiple formats match: {', '.join(matches)}; choose one with -if")
     raise TfodError(f"{source}: no dataset format was detected; set it with -if")
 
 
@@ -161,7 +156,7 @@ _PROJECT_MARKER = ".datumaro"  # datumaro.components.project.ProjectLayout.aux_d
 
 
 def without_project(arguments: Sequence[str], *, has_export: bool) -> list[str]:
-    """Replace ``-p FOLDER`` by the arguments that Datumaro expects for a folder.
+    """Replace ``-p FOLDER`` with the arguments that Datumaro expects for a folder.
 
     ``has_export`` means that ``-p`` of ``datum export`` accepts a folder, as ours on 1.x does.
     """

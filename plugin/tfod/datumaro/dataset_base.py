@@ -70,8 +70,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         ctx: Datumaro's import context. Its error policy gets invalid boxes and records, its
             progress reporter the number of bytes that were read.
 
-    Raises:
-        DatasetImportError: there are no shards, or a shard or a label map cannot be read.
+    Raises DatasetImportError if there are no shards, or a shard or label map cannot be read.
     """
 
     NAME = "tf_detection_api"
@@ -130,11 +129,10 @@ class TfDetectionApiBase(compat.DatasetBase):
         for group in sets:
             if group.missing:
                 missing = join_names(group.missing, _MAX_SHOWN)
-                _log.warning("shards of a numbered set are missing, read without: %s", missing)
+                _log.warning("shards of a numbered set are missing and were skipped: %s", missing)
         progress = self._ctx.progress_reporter
-        progress.start(
-            sum(get_shard_size(path) for _, path in self._shards), desc="Reading TFRecords"
-        )
+        total = sum(get_shard_size(path) for _, path in self._shards)
+        progress.start(total, desc="Reading TFRecords")
         start = self._record_count = 0
         for subset, path in self._shards:
             self._field_mapping = self._find_mapping(shards, path)
@@ -210,11 +208,9 @@ class TfDetectionApiBase(compat.DatasetBase):
         return has_keys
 
     def _make_format_error(self, example: Example) -> TfodError:
-        """Create the error for a record without any key of the format."""
         if self._field_mapping is not None:
-            return _make_keys_error(
-                example, "a shard of this profile", sorted(self._field_mapping.all_keys)
-            )
+            expected = sorted(self._field_mapping.all_keys)
+            return _make_keys_error(example, "a shard of this profile", expected)
         return _make_keys_error(example, "an object detection shard", _USUAL, ", …")
 
     def _read_row(
@@ -330,11 +326,11 @@ class _Shard(NamedTuple):
 
 
 _EMPTY = Detection()
-"""The further fields of records that have only boxes and classes."""
+"""The other fields of records that have only boxes and classes."""
 
 
 def _load_field_mapping(profile: str) -> FieldMapping:
-    from tfod.checker.profiles.file import load_profile  # the checker's, and only on demand
+    from tfod.checker.profiles.file import load_profile  # rarely needed
 
     return load_profile(profile).field_mapping
 

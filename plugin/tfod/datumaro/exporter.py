@@ -38,15 +38,13 @@ class ShardExporter(compat.Exporter):
     """Writes the shards of a dataset's subsets.
 
     Args:
-        extractor: the dataset.
-        save_dir: path of the folder to write to.
+        extractor: dataset to export.
+        save_dir: output folder.
         save_media: whether to store the images in the shards (``save_images`` is the old name).
-        image_ext: extension to encode images to.
-        options: options of the format, see
-            :class:`tfod.datumaro.formats.export_options.ExportOptions`.
+        options: options of :class:`~tfod.datumaro.formats.export_options.ExportOptions`, and
+            ``image_ext``, an extension to encode images to.
 
-    Raises:
-        DatasetExportError: the export failed; existing files are unchanged.
+    Raises DatasetExportError if the export fails; existing files are then unchanged.
     """
 
     DEFAULT_IMAGE_EXT = DEFAULT_EXTENSION
@@ -84,13 +82,13 @@ class ShardExporter(compat.Exporter):
         save_images: bool | None = None,
         **options: Any,
     ) -> None:
-        with_images = bool(save_media or save_images or self.ALWAYS_IMAGES)
+        saves_images = bool(save_media or save_images or self.ALWAYS_IMAGES)
         try:
             self._options = ExportOptions.take({"label_map", *self.OPTIONS}, options)
-            super().__init__(extractor, save_dir, save_media=with_images, **options)
+            super().__init__(extractor, save_dir, save_media=saves_images, **options)
             self._losses = LossCounter(*self.LOSSES)
             self._images = ImageEncoder(
-                save_media=with_images,
+                save_media=saves_images,
                 image_ext=self._image_ext,
                 default_ext=self._default_image_ext,
                 is_needed=self.ALWAYS_IMAGES,
@@ -112,13 +110,8 @@ class ShardExporter(compat.Exporter):
         labels = self._extractor.categories().get(compat.AnnotationType.label)
         self._is_from_shards = bool(getattr(labels, "source", ""))
         self._is_normalized = str(getattr(self._extractor, "format", "")).startswith("yolo")
-        self._objects = ObjectBuilder(
-            classes,
-            self._options.save_masks,
-            self._report_annotation,
-            self._losses,
-            self.UNLABELLED,
-        )
+        report, masks = self._report_annotation, self._options.save_masks
+        self._objects = ObjectBuilder(classes, masks, report, self._losses, self.UNLABELLED)
 
     def apply(self) -> None:
         """Write all files, or raise and leave everything unchanged."""

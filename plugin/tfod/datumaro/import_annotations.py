@@ -77,11 +77,8 @@ class AnnotationBuilder:
     ) -> list[Any]:
         """Create the annotations of one record of the batch.
 
-        Args:
-            row: index of the record.
-            detection: its other fields, such as masks and keypoints.
-            size: height and width of its image in pixels; required if there are boxes.
-            report: function for defects of boxes; may raise.
+        ``detection`` has its other fields, such as masks and keypoints. ``size`` is the height and
+        width of its image, which boxes need. ``report`` may raise an exception for a defect.
         """
         image_labels = (self._make_image_label(label) for label in detection.image_labels)
         annotations: list[Any] = [label for label in image_labels if label is not None]
@@ -92,9 +89,8 @@ class AnnotationBuilder:
             return annotations
         assert size is not None
         absent = (None,) * count
-        labels = self._classes.resolve_all(
-            self._scope, self._texts[row] or absent, self._ids[row] or absent
-        )
+        texts, ids = self._texts[row] or absent, self._ids[row] or absent
+        labels = self._classes.resolve_all(self._scope, texts, ids)
         defects: Mapping[int, str] = {}
         if row in self._rows_to_check:
             corners, defects = self._check_corners(row, size)
@@ -104,9 +100,8 @@ class AnnotationBuilder:
         if not defects and not _has_more_than_boxes(detection):
             return annotations + boxes
         masks = self._make_masks(row, detection, size)
-        unused_group = 1 + max(
-            (details.group for details in detection.shape_details.values()), default=0
-        )
+        groups = (details.group for details in detection.shape_details.values())
+        unused_group = 1 + max(groups, default=0)
         for index, box in enumerate(boxes):
             if index in defects:
                 report(f"box {index} {defects[index]}")
@@ -152,10 +147,8 @@ class AnnotationBuilder:
         self, row: int, detection: Detection, size: tuple[int, int]
     ) -> list[Callable[[], np.ndarray] | None] | None:
         if detection.masks is not None:
-            sizes = (png_size(mask.data) for mask in detection.masks if mask)
-            self._losses[_OTHER_SIZE][""] += sum(
-                mask_size not in (None, size) for mask_size in sizes
-            )
+            sizes = [png_size(mask.data) for mask in detection.masks if mask]
+            self._losses[_OTHER_SIZE][""] += len(sizes) - sizes.count(None) - sizes.count(size)
             return [
                 None
                 if mask is None or is_box_png(mask.data)
@@ -228,12 +221,11 @@ def _has_more_than_boxes(detection: Detection) -> bool:
 
 
 def _describe_defects(boxes: np.ndarray) -> dict[int, str]:
-    finite = np.isfinite(boxes).all(axis=1)
-    # False for NaN as well.
-    upright = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
+    is_finite = np.isfinite(boxes).all(axis=1)
+    is_ordered = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)  # False for NaN
     defects = {}
-    for index in np.flatnonzero(~(finite & upright)).tolist():
-        defect = "is inverted" if finite[index] else "is not a box of finite numbers"
+    for index in np.flatnonzero(~(is_finite & is_ordered)).tolist():
+        defect = "is inverted" if is_finite[index] else "is not a box of finite numbers"
         values = ", ".join(f"{value:g}" for value in boxes[index])
         defects[index] = f"{defect} (xmin, ymin, xmax, ymax = {values})"
     return defects

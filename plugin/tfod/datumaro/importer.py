@@ -41,7 +41,7 @@ class ShardImporter(compat.Importer):
     """Base class of our importers; their source is a file, a folder or a glob."""
 
     WHICH: ClassVar[str]
-    """Description of the format's shards, for a message if they are missing."""
+    """Description of the format's shards, for the message if they are missing."""
     TAKES_DAMAGED: ClassVar[bool] = False
     """Whether to detect shards without a readable record too; the import explains the damage."""
     OPTIONS: ClassVar[dict[str, str]] = {

@@ -79,7 +79,6 @@ class ImageEncoder:
     """Prepares images for records.
 
     Attributes:
-        save_media: whether to store images in the shards.
         image_ext: extension to encode images to, if any; raises OptionError if it is unsupported.
         default_ext: extension of images that have none.
         is_needed: whether a record needs an image.
@@ -100,14 +99,10 @@ class ImageEncoder:
     def prepare(self, item: Any, trusts_size: bool, is_stored: bool) -> UprightImage:
         """Return an item's image, rotated according to its EXIF orientation.
 
-        Args:
-            item: item of the dataset.
-            trusts_size: whether the size in the dataset shows if annotations belong to the stored
-                or to the rotated pixels. This only works if the rotation swaps height and width.
-            is_stored: whether annotations belong to the stored pixels otherwise.
-
-        Raises:
-            TfodError: the image is missing but needed, is damaged, or cannot be rotated.
+        ``trusts_size`` means that the size in the dataset shows if annotations belong to the stored
+        or to the rotated pixels, which only works if the rotation swaps height and width. Otherwise
+        ``is_stored`` means that they belong to the stored pixels. Raises TfodError if the image is
+        missing but needed, is damaged, or cannot be rotated.
         """
         media = item.media if isinstance(item.media, compat.Image) else None
         has_image = media is not None and (media.has_data or not self.is_needed)
@@ -130,9 +125,9 @@ class ImageEncoder:
         rotated_size = image_size(rotated)
         is_swapped = stored_size != rotated_size and frame in (stored_size, rotated_size)
         trusts_size = trusts_size and media.has_size and is_swapped
-        of_stored = frame == stored_size if trusts_size else is_stored
+        fits_stored = frame == stored_size if trusts_size else is_stored
         if not media.has_size:
-            frame = stored_size if of_stored else rotated_size
+            frame = stored_size if fits_stored else rotated_size
         if self._must_reencode(rotated):
             source = compat.image_from_bytes(lambda *_: rotated, "", None)
             rotated = self._reencode(source, rotated)
@@ -140,7 +135,7 @@ class ImageEncoder:
         has_shapes = any(shape.type not in IMAGE_LEVEL_TYPES for shape in item.annotations)
         if has_shapes and not (trusts_size or is_stored):
             self.losses.note(ASSUMED_UPRIGHT, name)
-        turn = invert_orientation(turn) if of_stored else UPRIGHT
+        turn = invert_orientation(turn) if fits_stored else UPRIGHT
         return UprightImage(name, rotated, frame, rotated_size, turn)
 
     def encode(self, item: Any, media: Any) -> bytes | None:
@@ -252,8 +247,8 @@ def make_media(
     Args:
         head: first 16 bytes of the encoded image; may be empty.
         span: location of the encoded image in the shard.
-        path: safe relative path of the image; may be empty.
-        item_id: name of the image if it has no path.
+        path: safe relative path of the image; ``item_id`` if it is empty.
+        item_id: id of the item.
         size: height and width in pixels; None if unknown.
         on_disk: path of its file next to the shard, if any.
     """

@@ -64,7 +64,7 @@ class Description:
         class_boxes, class_images: boxes of each class by subset, and images with each class.
         layouts: field mappings by which the records were read, by name.
         notes: sentences about anything that was left out.
-        numbers: how often each number occurs, in pixels or per cent, by the name of the quantity.
+        numbers: counts of the values of each quantity, in pixels or percent, by its name.
     """
 
     shards: int = 0
@@ -98,12 +98,9 @@ class Description:
 def describe(source: Sources, *, field_mapping: FieldMapping | None = None) -> Description:
     """Read all records of the shards once, and summarize them.
 
-    Args:
-        source: one or more sources, see :func:`~tfod.sources.reading.find_readable`.
-        field_mapping: keys of the records; None to use the layout that fits best.
-
-    Raises:
-        ShardsNotFoundError, ShardError: there are no shards, or no record can be read.
+    ``source`` is one or more sources, see :func:`~tfod.sources.reading.find_readable`. Without a
+    field mapping, the layout that fits best determines the keys of the records. Raises
+    ShardsNotFoundError or ShardError if there are no shards, or no record can be read.
     """
     result = Description()
     errors: list[ShardError] = []

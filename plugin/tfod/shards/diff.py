@@ -34,7 +34,7 @@ from tfod.sources.label_map_search import may_be_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
 PIXEL = 1.02
-"""Default tolerance of box sides: rounding to integers, float32 or two decimals is no change."""
+"""Default tolerance of box sides, which covers rounding to integers, float32 or two decimals."""
 # "Unspecified" is a pose of Pascal VOC, which create_pascal_tf_record.py writes.
 _DEFAULTS = {item.name: (item.default, "Unspecified") for item in keys.OBJECT_ATTRIBUTES}
 _NOT_FINITE = -9e9, 8e9, -8e9  # replace NaN and both infinities: NaN does not equal itself
@@ -45,10 +45,10 @@ _Pairs: TypeAlias = "list[tuple[int, int]]"
 
 
 class Record(NamedTuple):
-    """A record of a side.
+    """A record of one of the two datasets.
 
     Attributes:
-        source_id: empty also if it repeats the file name.
+        source_id: source id; also empty if it repeats the file name.
         size: height and width in pixels; 0 if unknown.
         image: hash of the image bytes; empty if there are none.
         boxes: float32 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``, all finite.
@@ -107,10 +107,9 @@ class Diff:
         tolerance: tolerated difference of box sides and keypoints, in pixels.
         same_subsets: whether a record in a different subset counts as a difference.
         without: names of values that are not compared; ``images`` stands for the image bytes.
-        max_differences: how many differences of each kind are listed.
+        max_differences: maximum number of differences of each kind to list.
 
     Attributes:
-        counts: number of differences, by kind.
         values: number of objects and images with a ``value_changed``, by name of the value.
         listed: the first differences of each kind: of classes, then in the order of the records.
     """
@@ -134,7 +133,7 @@ class Diff:
         self.notes = [*a.notes, *b.notes]
         imageless = [side for side in (a, b) if {record.image for record in side.records} == {""}]
         if len(imageless) == 1 and "images" not in self._without:
-            self.notes.append(f"{imageless[0].path} has no images; they are not compared")
+            self.notes.append(f"{imageless[0].path} has no images, so images are not compared")
             self._without.add("images")
         self._has_ids = all(FORMATS[side.format].has_ids for side in (a, b))
         self._renamed = self._compare_classes()
@@ -188,7 +187,6 @@ class Diff:
         return renamed
 
     def _compare(self, a: Record, b: Record) -> None:
-        """Compare two records that match each other."""
         if a.subset != b.subset:
             self._add("record_moved", a, b, f"{a.subset} → {b.subset}")
         if a.name != b.name:
@@ -212,18 +210,18 @@ class Diff:
         new_names_a = [self._renamed.get(name, name) for name in names_a]
         unmatched_a, unmatched_b = set(range(len(names_a))), set(range(len(names_b)))
         pairs: _Pairs = []
-        for change, x, y in _candidates((boxes_a, boxes_b), (new_names_a, names_b), self.tolerance):
-            if x in unmatched_a and y in unmatched_b:
-                unmatched_a.remove(x)
-                unmatched_b.remove(y)
-                pairs.append((x, y))
+        for change, i, j in _candidates((boxes_a, boxes_b), (new_names_a, names_b), self.tolerance):
+            if i in unmatched_a and j in unmatched_b:
+                unmatched_a.remove(i)
+                unmatched_b.remove(j)
+                pairs.append((i, j))
                 if change:
-                    boxes = _box(x, names_a, boxes_a), _box(y, names_b, boxes_b)
-                    self._add(change, a, b, "", *boxes, float(iou(boxes_a[x], boxes_b[y])))
-        for x in sorted(unmatched_a):
-            self._add("box_removed", a, b, "", _box(x, names_a, boxes_a))
-        for y in sorted(unmatched_b):
-            self._add("box_added", a, b, "", None, _box(y, names_b, boxes_b))
+                    boxes = _box(i, names_a, boxes_a), _box(j, names_b, boxes_b)
+                    self._add(change, a, b, "", *boxes, float(iou(boxes_a[i], boxes_b[j])))
+        for i in sorted(unmatched_a):
+            self._add("box_removed", a, b, "", _box(i, names_a, boxes_a))
+        for j in sorted(unmatched_b):
+            self._add("box_added", a, b, "", None, _box(j, names_b, boxes_b))
         return pairs
 
     def _compare_values(self, a: Record, b: Record, pairs: _Pairs, tolerance: np.ndarray) -> None:
@@ -235,7 +233,7 @@ class Diff:
         nothing = [None] * (1 + max(len(a.boxes), len(b.boxes)))
         for name in sorted({*a.values, *b.values} - self._without):
             values_a, values_b = a.values.get(name, nothing), b.values.get(name, nothing)
-            changed = [x for x, y in pairs if _differ(name, values_a[x], values_b[y], tolerance)]
+            changed = [i for i, j in pairs if _differ(name, values_a[i], values_b[j], tolerance)]
             if changed:
                 self.values[name] += len(changed)
                 objects = len(changed) - (-1 in changed)
@@ -259,10 +257,10 @@ def _differ(name: str, a: Any, b: Any, tolerance: np.ndarray) -> bool:
 
 
 def match(a: Sequence[Record], b: Sequence[Record]) -> list[tuple[Record | None, Record | None]]:
-    """Return pairs of matching records, or None: all of A in order, then the rest of B.
+    """Return the pairs of all records of A, then of the other records of B; None if unmatched.
 
-    Records match by file name within a subset, by file name, by source id if either has no file
-    name, by image bytes. Records with none of these, or the same, match in their order.
+    Records match by file name within a subset, else by file name, by source id if either has no
+    file name, or by image bytes. Records with none of these, or the same, match in their order.
     """
     key_functions: Sequence[Callable[[Record], object]] = (
         lambda record: record.name and (record.subset, record.name),
@@ -274,15 +272,15 @@ def match(a: Sequence[Record], b: Sequence[Record]) -> list[tuple[Record | None,
     partners: dict[int, Record] = {}
     unmatched_a, unmatched_b = a, b
     for number, get_key in enumerate(key_functions):
-        waiting: defaultdict[object, deque[Record]] = defaultdict(deque)
+        by_key: defaultdict[object, deque[Record]] = defaultdict(deque)
         for record in unmatched_b:
-            waiting[get_key(record)].append(record)
+            by_key[get_key(record)].append(record)
         for record in unmatched_a:
-            same = waiting[get_key(record)] if get_key(record) else None
+            same = by_key[get_key(record)] if get_key(record) else None
             if same and not (number == 2 and record.name and same[0].name):
                 partners[record.number] = same.popleft()
         unmatched_a = [record for record in unmatched_a if record.number not in partners]
-        remaining = (record for records in waiting.values() for record in records)
+        remaining = (record for records in by_key.values() for record in records)
         unmatched_b = sorted(remaining, key=lambda record: record.number)
     pairs = [(record, partners.get(record.number)) for record in a]
     return [*pairs, *((None, record) for record in unmatched_b)]
@@ -291,16 +289,16 @@ def match(a: Sequence[Record], b: Sequence[Record]) -> list[tuple[Record | None,
 def _candidates(
     boxes: Sequence[np.ndarray], classes: Sequence[Sequence[str]], tolerance: float
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield candidate pairs of boxes, the best first: change (empty if equal) and box numbers.
+    """Yield the change (empty if equal) and the numbers of candidate pairs, the best first.
 
-    Boxes that are equal in their order form pairs in this order. Otherwise the best pairs have the
-    same class and position, then the same position, the same class and some overlap, half overlap.
+    If the boxes are equal in their order, they form pairs in this order. Otherwise the best have
+    the same class and position; then come the same position, the same class, and half overlap.
     """
     boxes_a, boxes_b = boxes
     count = min(len(boxes_a), len(boxes_b))
     in_order = (np.abs(boxes_a[:count] - boxes_b[:count]) <= tolerance).all(axis=1)
     in_order &= np.array(list(map(eq, *classes)), bool)
-    # Annotations do not have thousands of boxes: compare these in order, not each with each.
+    # Images do not have thousands of boxes: compare such lists in order, not each with each.
     is_large = len(boxes_a) * len(boxes_b) > _MAX_PAIRS
     if is_large or in_order.sum() == max(len(boxes_a), len(boxes_b)):
         yield from (("", number, number) for number in np.flatnonzero(in_order).tolist())
@@ -323,10 +321,9 @@ def _candidates(
 
 
 def read_side(path: str, options: Options, format: str | None = None, option: str = "") -> Side:
-    """Read a dataset, in the ``format`` that an ``option`` names or, without, that the path shows.
+    """Read a dataset; raise TfodError if it is invalid, or its format is unclear.
 
-    Raises:
-        TfodError: the dataset is not valid, or its format is unknown.
+    ``format`` is None to detect the format; ``option`` is the name of its option, for messages.
     """
     records: list[Record] = []
     with open_source(path, options, format, option) as (format_name, dataset):
@@ -376,7 +373,7 @@ def _values(detections: Sequence[Detection], row: int) -> Mapping[str, Sequence[
     values = {name: [*column, None] for name, column in values.items()}
     image_values: dict[str, Any] = {
         "captions": list(detection.captions),
-        "image classes": [(x.text or x.label, x.confidence in (None, 1)) for x in labels],
+        "image classes": [(tag.text or tag.label, tag.confidence in (None, 1)) for tag in labels],
         **{name: _digest(mask.data) for name, mask in detection.image_masks.items()},
         **detection.image_attributes,
         **detection.image_extra,
@@ -390,7 +387,7 @@ def _values(detections: Sequence[Detection], row: int) -> Mapping[str, Sequence[
     nothing = [None] * (len(detection.boxes) + 1)
     for name, value in image_values.items():
         values.setdefault(name, [*nothing])[-1] = None if value == [] else value
-    return {name: items for name, items in values.items() if any(x is not None for x in items)}
+    return {name: items for name, items in values.items() if any(i is not None for i in items)}
 
 
 def _digest(data: bytes | memoryview) -> str:

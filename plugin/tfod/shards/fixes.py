@@ -58,7 +58,7 @@ class EditedRecord:
 
     Attributes:
         detections, row: batch of the record, and its row.
-        label_map: the label map for correcting ids; None if there is none.
+        label_map: label map of the shard, which corrects ids; None if it has none.
         is_complete: whether the label map has all classes of its shards.
         source_ids: numbers for images whose source id is missing or has to be replaced.
         new: encoded features that are replaced or added, by key.
@@ -305,9 +305,8 @@ def write_positive_size(record: EditedRecord) -> Iterator[Finding]:
 
 def _put_size(record: EditedRecord) -> Iterator[Finding]:
     mapping, header, facts = record.field_mapping, record.header, record.facts
-    masks = (
-        record.example.value_count(keys.MASK) if record.example.kind(keys.MASK) is Kind.FLOAT else 0
-    )
+    is_numerical = record.example.kind(keys.MASK) is Kind.FLOAT
+    masks = record.example.value_count(keys.MASK) if is_numerical else 0
     area = (facts.declared_height or 0) * (facts.declared_width or 0)
     if header is None or (masks and masks == len(record.boxes) * area):
         return  # the declared size is the shape of these numeric masks

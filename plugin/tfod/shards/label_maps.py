@@ -31,11 +31,10 @@ class JoinedClasses:
     """The ids that records get if their shards share one label map (:class:`Classes`).
 
     Args:
-        files: label map file of each shard, None if it has none.
-        base: the label map whose ids are kept; None to join all label maps.
+        files: label map file of each shard; None if it has no label map.
+        base: label map whose ids are kept; None to join all label maps.
 
-    Raises:
-        LabelMapError: a file is not a label map.
+    Raises LabelMapError if a file is not a label map.
     """
 
     def __init__(self, files: Mapping[str, str | None], base: LabelMap | None = None) -> None:
@@ -86,9 +85,7 @@ class JoinedClasses:
         self.classes.ids(label_map, texts_without_ids, [None] * len(texts_without_ids))
         new_ids = self.classes.ids(label_map, texts, labels)
         for _, unknown in self.classes.unknown_ids:
-            index = next(
-                index for index, label in enumerate(labels) if label == unknown and not texts[index]
-            )
+            index = next(i for i, label in enumerate(labels) if label == unknown and not texts[i])
             row = int(np.searchsorted(ids.row_splits, index, "right")) - 1
             cause = f"has the id {unknown} without a class text, and the label map has no such id"
             fix = "put a label map with this id next to the shard, as label_map.pbtxt"

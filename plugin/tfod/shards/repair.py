@@ -86,7 +86,7 @@ class Outcome:
     Attributes:
         output: folder of the result; None for a dry run.
         changed, dropped: number of records that were changed, and that were dropped.
-        by_code: number of changes, by code of the rule.
+        by_code: number of changes by rule.
         examples: the first changes of each rule, as findings with the values before and after.
         remaining: report of a check of the result.
     """
@@ -240,7 +240,7 @@ class _Run:
             texts = (os.path.join(self._output, target) for target in self._texts)
             written = map(os.path.realpath, (self._output, *self._results, *texts))
             if os.path.realpath(report) in written:
-                raise TfodError(f"{report}: the result has a file of this name; rename the report")
+                raise TfodError(f"{report}: is a file of the result; rename the report")
         if self._outcome.output is not None:
             read.add(self._outcome.source)
         existing_sets = {existing.subset: existing.paths for existing in find_sets(self._output)}

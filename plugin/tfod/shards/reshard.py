@@ -51,7 +51,6 @@ class ReshardResult:
 
     Attributes:
         records: number of records by subset.
-        label_maps: names of the label maps next to the shards.
         is_joined: whether the label map was joined from several.
         kept_ids: the label maps whose ids the classes keep, if this was requested.
     """
@@ -87,7 +86,7 @@ def reshard(
 
     Args:
         source: one or more sources, see ``find_readable``; subsets with the same name are merged.
-        folder: the folder of the output.
+        folder: output folder.
         layout: number, size and compression of the shards; unset options keep their values.
         shuffle: seed from 0 to 2**32 - 1. Each subset is permuted by
             ``numpy.random.RandomState(seed).permutation``, which gives the same result in every
@@ -126,11 +125,11 @@ def reshard(
     if target and (target.other_maps or {*(copies or {}).values()} != {target.content}):
         copies = None
     joined = JoinedClasses(maps, target.base if target else None) if copies is None else None
-    inside = os.path.dirname(os.path.relpath(target.path, folder)) if target else ""
+    subfolder = os.path.dirname(os.path.relpath(target.path, folder)) if target else ""
     texts = {
         name: content
         for name, content in (copies or {}).items()
-        if target is None or inside not in ("", os.path.dirname(name))
+        if target is None or subfolder not in ("", os.path.dirname(name))
     }
     with OutputFolder(folder, read, overwrite) as out:
         for name, text in texts.items():
@@ -157,8 +156,8 @@ def reshard(
                 name, content = os.path.relpath(target.path, folder), completed.content
             name = os.path.basename(name)
             # A label map in the folder of a subset cannot be found from the other subsets.
-            firsts = [_new_names(shard_set, 1)[0] for shard_set in sets] if inside else []
-            folders = {inside, *map(os.path.dirname, firsts)}
+            firsts = [_new_names(shard_set, 1)[0] for shard_set in sets] if subfolder else []
+            folders = {subfolder, *map(os.path.dirname, firsts)}
             texts = {os.path.join(path, name): content for path in folders}
             for name in texts:
                 out.add_text(name, content)
@@ -224,7 +223,7 @@ def _changes(examples: ExampleBatch, edits: Sequence[Edit]) -> dict[int, dict[st
 
 
 def _fill_in(layout: ShardLayout, shard_set: ShardSet) -> ShardLayout:
-    """Fill in the options that are not set from the source shards."""
+    """Set missing options to the values of the source shards."""
     if layout.num_shards is None and layout.shard_size is None:
         layout = replace(layout, num_shards=len(shard_set.paths))
     if layout.compression is None:
@@ -242,8 +241,8 @@ def _new_names(shard_set: ShardSet, count: int) -> list[str]:
         return similar_file_names(first, shard_set.stem, count)
     stem = parse_shard_names(shard_set.paths)[first].stem or subset
     # If the file name has a different subset, this one is the name of the folder.
-    inside = get_name(get_folder(first)) if to_subset(stem) != subset else ""
-    return [os.path.join(inside, name) for name in similar_file_names(first, stem, count)]
+    subfolder = get_name(get_folder(first)) if to_subset(stem) != subset else ""
+    return [os.path.join(subfolder, name) for name in similar_file_names(first, stem, count)]
 
 
 def _make_local(shard: str, scratch: str) -> str:
@@ -296,14 +295,14 @@ def _label_map_copies(
         for path in paths:
             file, source = maps[path], get_folder(path)
             is_above = file is not None and get_folder(file) != source
-            inside = os.path.dirname(folder) if is_above else folder
-            copies.setdefault(inside, {})[get_name(file or ""), read(file)] = None
-            sources.setdefault(inside, set()).add(source)
-    for inside, files in copies.items():
-        if len(sources[inside]) > 1 and len({content for _, content in files}) > 1:
+            subfolder = os.path.dirname(folder) if is_above else folder
+            copies.setdefault(subfolder, {})[get_name(file or ""), read(file)] = None
+            sources.setdefault(subfolder, set()).add(source)
+    for subfolder, files in copies.items():
+        if len(sources[subfolder]) > 1 and len({content for _, content in files}) > 1:
             return None
-    every = ((inside, *file) for inside, files in copies.items() for file in files)
-    return {os.path.join(inside, name): content for inside, name, content in every if name}
+    entries = ((subfolder, *file) for subfolder, files in copies.items() for file in files)
+    return {os.path.join(subfolder, name): content for subfolder, name, content in entries if name}
 
 
 def _read_content(file: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Drawings of records, with their boxes, masks, keypoints and classes.
+"""Selection of records to draw, with their boxes, masks, keypoints and classes.
 
 :mod:`tfod.checker.reporters.drawing` draws them, :mod:`tfod.checker.reporters.html` makes the page.
 """
@@ -66,24 +66,23 @@ def draw_records(
     """Draw records, in the order of the shards.
 
     Args:
-        sources: the shards.
+        sources: shards to draw.
         profile: profile of all shards; None for the one that fits best.
         first: number of records to draw, unless ``records`` is set.
         records: numbers of the records to draw; the source must be a single shard.
-        class_name: draw only records with an object or an image label of this class.
+        class_name: class of an object or of the image that each record must have; None for any.
 
-    Raises:
-        TfodError: there is nothing to draw, or jinja2 or Pillow is not installed.
+    Raises TfodError if there is nothing to draw, or jinja2 or Pillow is not installed.
     """
     profile, _, unknown = choose_profile(profile, sources.shards, _MAX_RECORD_BYTES)
     if unknown is not None:
         features = join_names(unknown.keys, _MAX_NAMES) or "none"
         raise TfodError(
-            f"{unknown.shard}: there are no images or boxes to show, its features are {features};"
-            " for details run tfod describe"
+            f"{unknown.shard}: there are no images or boxes to show (features: {features}); "
+            "for details run tfod describe"
         )
     if records is not None and len(sources.shards) > 1:
-        raise TfodError("--records are numbers within a shard; name only one shard")
+        raise TfodError("--records takes record numbers of a single shard; name only one shard")
     drawn = DrawnRecords()
     cards = _cards(sources, profile, drawn, records, class_name)
     drawn.cards = list(islice(cards, None if records else first))

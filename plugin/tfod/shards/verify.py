@@ -1,4 +1,4 @@
-"""Check of new shards before they are published, equal to ``tfod check --for RECEIVER``."""
+"""Check of new shards before they are published, like ``tfod check --for RECEIVER``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,10 @@ class InvalidError(TfodError):
 def verify(
     shards: Sequence[CompleteShard], label_map: str, layout: str, receiver: str | None = None
 ) -> None:
-    """Check shards for a receiver, without decoding their images.
+    """Check shards for a receiver, without decoding their images; raise InvalidError if INVALID.
 
     ``label_map`` is the text of their label map, and ``layout`` the name of their layout. The
     default receiver is the OD API's trainer, if it reads the keys of the layout.
-
-    Raises:
-        InvalidError: the shards are INVALID.
     """
     if not shards:
         return

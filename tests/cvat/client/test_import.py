@@ -196,7 +196,7 @@ def test_job_has_only_its_frames(run: Run, stub: StubServer, make_zip: MakeZip) 
     assert (ran.code, "the image is not a frame of job 11" in ran.err) == (2, True)
     before = [one for one in stub.tasks[1].shapes if one["frame"] != 2]
     ran = run("cvat", "import", "job", 11, make_zip(car("a.jpg"), car("c.jpg")))
-    skipped = "tfod: images that are not frames of job 11, skipped: 2\n"
+    skipped = "tfod: 2 images skipped: no frame of job 11 matches\n"
     assert (ran.code, ran.err) == (0, skipped)
     assert [one for one in stub.tasks[1].shapes if one["frame"] != 2] == before
     assert [one["frame"] for one in stub.tasks[1].shapes].count(2) == 1
@@ -260,7 +260,7 @@ class TestTheCheckComesFirst:
         stub.tasks[1].deleted = [1]
         path = make_zip(car(), car("c.jpg"), alone=True)
         ran = run("cvat", "import", "task", 1, path, "--dry-run")
-        assert (ran.code, "no shard has them: 1 deleted" in ran.err) == (0, True)
+        assert (ran.code, "annotations on hidden frames: 1 deleted" in ran.err) == (0, True)
         assert run("cvat", "import", "task", 1, make_zip(car("day/b.jpg"))).code == 0
         assert {one["frame"] for one in state(stub)[0]} == {1}
 
@@ -334,7 +334,7 @@ class TestTheCheckComesFirst:
         assert (run(*command).code, stub.asked("Upload-Start")) == (1, 0)
         ran = run(*command, "--other-frames", "skip")
         assert (ran.code, ran.err) == (
-            0, "tfod: images that are not frames of task 1, skipped: 2\n")  # fmt: skip
+            0, "tfod: 2 images skipped: no frame of task 1 matches\n")  # fmt: skip
         assert [one["frame"] for one in stub.tasks[1].shapes] == [0]
 
 
@@ -565,5 +565,5 @@ def test_absent_sdk(make_zip: MakeZip, stub: StubServer) -> None:
     )
     command = ("cvat", "import", "task", 1, make_zip(car()), "--server", stub.url)
     assert run_python("-c", script, *command).refused() == (
-        "tfod: access to a CVAT server needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
+        "tfod: access to CVAT needs cvat-sdk; pip install '.[cvat]' in a clone of tfod\n"
     )

@@ -179,7 +179,7 @@ def test_attributes_that_the_label_has(tmp_path: Path, caplog: pytest.LogCapture
     assert occluded is True
     assert dict(attributes) == {"difficult": "true"}
     assert any("1 truncated" in line for line in caplog.messages)
-    assert "captions of images, which CVAT does not have: 2" in caplog.text
+    assert "captions of images, which CVAT cannot store: 2" in caplog.text
 
 
 @pytest.mark.parametrize(

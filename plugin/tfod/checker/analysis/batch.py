@@ -49,10 +49,8 @@ class Batch:
     """A batch of records, as columns.
 
     Args:
-        detections: the records, with or without the bytes of their images.
-        images: the images of the records.
-        profile: the expected features.
-        label_map: label map of the shard, or None.
+        detections: records, with or without the bytes of their images.
+        label_map: label map of the shard; None if it has no label map.
         damages: damage of the framing before these records and after the previous batch.
 
     Attributes:
@@ -273,10 +271,8 @@ class Batch:
         codes, uses = self.uses
         rows = self.boxes.rows[np.argsort(codes, kind="stable")]
         ends = np.cumsum(np.bincount(codes, minlength=len(uses))).tolist()
-        spans = zip([0, *ends], ends, strict=False)
-        return {
-            use: rows[start:end].tolist() for use, (start, end) in zip(uses, spans, strict=True)
-        }
+        parts = map(slice, [0, *ends], ends)
+        return {use: rows[part].tolist() for use, part in zip(uses, parts, strict=True)}
 
 
 class ImageRow(NamedTuple):

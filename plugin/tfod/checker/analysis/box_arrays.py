@@ -54,9 +54,8 @@ class Boxes:
     @cached_property
     def in_pixels(self) -> np.ndarray:
         """Whether each box is in pixels instead of normalized, bool of shape (n,)."""
-        return (
-            np.zeros(len(self.corners), bool) if self.are_pixels else find_pixel_boxes(self.corners)
-        )
+        corners = self.corners
+        return np.zeros(len(corners), bool) if self.are_pixels else find_pixel_boxes(corners)
 
     @cached_property
     def normalized(self) -> np.ndarray:

@@ -22,7 +22,7 @@ FIXES = {
     PERCENT: "Divide all coordinates by 100.",
     THOUSANDTHS: "Divide all coordinates by 1,000.",
     SIZES: "Write xmax = x + width and ymax = y + height, where x and y are the corner.",
-    CENTERS: "Write xmin = x - width / 2 and xmax = x + width / 2, and ymin and ymax likewise.",
+    CENTERS: "Write xmin = x - width / 2 and xmax = x + width / 2; compute ymin and ymax from y.",
 }
 SAMPLE_SIZE = 64
 """The maximum number of boxes in the sample of a shard."""
@@ -33,7 +33,7 @@ _ALMOST_ALL, _SLIPS, _MARGIN = 0.95, 0.05, 0.02
 
 
 def sample_boxes(boxes: Boxes) -> np.ndarray:
-    """Return some boxes of a batch and the sides of their images in pixels, shape (n, 6)."""
+    """Return a sample of a batch's boxes, with the sides of their images in pixels: (n, 6)."""
     chosen = np.arange(0, len(boxes.corners), 1 + len(boxes.corners) // SAMPLE_SIZE)
     sides = np.stack((boxes.width, boxes.height), axis=1)[boxes.rows[chosen]]
     return np.concatenate((boxes.corners[chosen], sides), axis=1).astype(np.float32)
@@ -58,9 +58,8 @@ def find_box_forms(sample: np.ndarray) -> list[str]:
                 for form, end in ((PERCENT, 100), (THOUSANDTHS, 1000)):
                     if 0.8 * end < ends.min() and ends.max() <= (1 + _MARGIN) * end:
                         return [form]
-        if count < _MIN_BOXES_FOR_FORM or np.sum((high < low).any(axis=1)) <= max(
-            3, _SLIPS * count
-        ):
+        inverted = np.sum((high < low).any(axis=1))
+        if count < _MIN_BOXES_FOR_FORM or inverted <= max(3, _SLIPS * count):
             return []
         if (np.corrcoef(low.T, high.T)[[0, 1], [2, 3]] > 0.5).all():  # the values are two corners
             return []

@@ -57,7 +57,7 @@ def explain_undecoded(limit: int | None, levels: Levels) -> str:
     if levels["IMG003"] is None:
         return "IMG003 is off"
     if limit is not None:
-        return f"the first {limit:,} of each shard; choose to decode all for every image"
+        return f"the first {limit:,} of each shard; set the limit to all to decode every image"
     return "the others are not images"
 
 

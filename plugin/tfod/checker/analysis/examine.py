@@ -45,7 +45,7 @@ class Instructions(NamedTuple):
 
     Attributes:
         levels: severity of each rule and case, None for those that are off.
-        label_maps: label maps by name, without those that could not be read.
+        label_maps: readable label maps, by name.
         decode: maximum number of images to decode per shard; None for all.
         threads: number of threads that decode images; None for one per core.
         keeps_rows: whether to keep the records, to compare them with a CVAT task.
@@ -184,16 +184,13 @@ class _Examiner:
             result.rows += read_image_rows(batch)
             add_bounded(result.attributes, count_attributes(batch))
         if instructions.counts_objects:
-            from tfod.checker.analysis.object_statistics import (
-                ObjectFigures,  # few checks need it
-            )
+            from tfod.checker.analysis.object_statistics import ObjectFigures  # rarely needed
 
             figures = ObjectFigures.of(batch)
             result.objects = result.objects + figures if result.objects else figures
 
 
 def _add(result: ShardResult, batch: Batch) -> None:
-    """Add the statistics of a batch to the result of the shard."""
     images = batch.images.by_row
     result.keys |= set(batch.examples.columns)
     rows = images.keys() & set(batch.image_rows.tolist()) if images else ()

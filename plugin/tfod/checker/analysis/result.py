@@ -48,7 +48,6 @@ class ShardResult:
         records, images, boxes: number of records, of records with image bytes, and of boxes read.
         decoded: number of images that were decoded.
         read: number of bytes that were read.
-        keys: feature keys that occur in the records.
         columns: statistics that show whether the box columns are permuted.
         sample: some of the boxes, from :func:`~tfod.checker.analysis.box_forms.sample_boxes`.
         is_empty_file: whether the shard is a file of 0 bytes in a numbered set.
@@ -57,11 +56,10 @@ class ShardResult:
         objects: statistics of the objects, if there is a trainer's configuration.
         rows: the records, if there is a CVAT task.
         attributes: number of values per class and attribute name, if there is a CVAT task.
-        findings: findings of the batch rules.
         has_defects: whether there are findings more severe than info.
         flat: number of boxes without area.
         uses: number of objects for each pair of class text and id.
-        image_sizes: number of images for each ``(height, width)`` in pixels.
+        image_sizes: number of images by height and width in pixels.
         index: hashes of the records, to find duplicates across shards.
     """
 
@@ -122,7 +120,7 @@ class DatasetResult:
     """The totals of the shards of a dataset, which the dataset rules check.
 
     Attributes:
-        image_sizes: number of images for each ``(height, width)`` in pixels.
+        image_sizes: number of images by height and width in pixels.
         uses: number of objects for each pair of class text and id, by label map name.
         unmatched: records that match no profile; None if all do.
         task, training_config: references that the shards are compared with.

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfod.checker.analysis.result import UnmatchedRecords
-from tfod.checker.profiles.profile import OFF, Profile, layout_to_profile
+from tfod.checker.profiles.profile import Profile, layout_to_profile, severities
 from tfod.checker.report import ChosenProfile
 from tfod.detection import keys
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.sources.layouts import MAX_RECORD_BYTES, KeyCounts, choose_layout, count_keys
 from tfod.sources.resolved import Shard
 
-_NOTHING_TO_CHECK = ("BOX", "LAB", "IMG", "NAM", "TSK", "SET003", "EXA008")
-NO_PROFILE = Profile(
-    "none", "no expectations", {}, FieldMapping.only(), dict.fromkeys(_NOTHING_TO_CHECK, OFF)
-)
+_NOT_APPLICABLE = severities(off="BOX LAB IMG NAM TSK SET003 EXA008")
+NO_PROFILE = Profile("none", "no expectations", {}, FieldMapping.only(), _NOT_APPLICABLE)
 """The profile for records that match no other."""
 AS_IMPORTED = Profile("none", "the keys that Datumaro's import reads", {})
 """The profile for such records if the receiver is Datumaro, which reads the keys that it knows."""
@@ -48,11 +46,8 @@ def choose_profile(
         return NO_PROFILE, ChosenProfile(NO_PROFILE.name, "no record could be read"), None
     other = profile.name if profile and profile.has_custom_boxes else ""
     unmatched = UnmatchedRecords(tuple(counts.keys), other, counts.shard)
-    return (
-        NO_PROFILE,
-        ChosenProfile(NO_PROFILE.name, "no profile matches; pass --profile"),
-        unmatched,
-    )
+    reason = "no profile matches; pass --profile"
+    return NO_PROFILE, ChosenProfile(NO_PROFILE.name, reason), unmatched
 
 
 def _is_read(implied: Profile, profile: Profile | None, counts: KeyCounts) -> bool:

@@ -89,9 +89,7 @@ def load(path: str, schema: dict[str, Any]) -> Any:
     except OSError as error:
         raise TfodError(f"{path}: {error.strerror}") from None
     if len(data) > _MAX_FILE_BYTES:
-        raise TfodError(
-            f"{path}: is larger than {_MAX_FILE_BYTES >> 10} KiB, so it is not a profile"
-        )
+        raise TfodError(f"{path}: is not a profile: it is larger than {_MAX_FILE_BYTES >> 10} KiB")
     parse = {".py": _parse_python, ".json": _parse_json}.get(Path(path).suffix.lower(), _parse_yaml)
     document = parse(data, path)
     _require_schema(document, schema, path)
@@ -120,9 +118,8 @@ def profile_to_yaml(profile: Profile) -> str:
 def profile_to_document(profile: Profile) -> dict[str, Any]:
     """Convert a profile to the document of its file, without default values."""
     default = restrict_field_mapping(profile.features)
-    keys = {
-        field.name: getattr(profile.field_mapping, field.name) for field in fields(FieldMapping)
-    }
+    names = [field.name for field in fields(FieldMapping)]
+    keys = {name: getattr(profile.field_mapping, name) for name in names}
     mapping = {
         name: list(key) if name == "box" else key
         for name, key in keys.items()
@@ -217,9 +214,8 @@ def _require_schema(document: Any, schema: dict[str, Any], path: str) -> None:
         json.dumps(document, ensure_ascii=False, skipkeys=True, default=str).encode()
     except ValueError:
         raise TfodError(f"{path}: has a value that cannot be written as JSON in UTF-8") from None
-    error = jsonschema.exceptions.best_match(
-        jsonschema.Draft202012Validator(schema).iter_errors(document)
-    )
+    validator = jsonschema.Draft202012Validator(schema)
+    error = jsonschema.exceptions.best_match(validator.iter_errors(document))
     if error is None:
         return
     location, problem = error.json_path.removeprefix("$").lstrip("."), error.message

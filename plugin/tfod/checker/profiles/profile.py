@@ -92,9 +92,8 @@ def features_to_profile(name: str, title: str, features: FeatureDescription) -> 
     """Make a profile from features, similar to the built-in profile that shares most keys."""
     nearest = max(READY.values(), key=lambda profile: _similarity(profile, features))
     mapping = restrict_field_mapping(features, nearest.field_mapping)
-    return Profile(
-        name, title, features, mapping, nearest.severities if mapping.all_keys else _NO_NAMES
-    )
+    levels = nearest.severities if mapping.all_keys else _NO_NAMES
+    return Profile(name, title, features, mapping, levels)
 
 
 def _similarity(profile: Profile, features: FeatureDescription) -> tuple[int, bool]:

@@ -131,10 +131,8 @@ class PythonSource:
         if isinstance(node, ast.Name) and self.bound[node.id]:
             name = self.constants.get(node.id)
         if str(name) not in _DTYPES:
-            self._fail(
-                node,
-                f"{excerpt(key)} has the dtype {ast.unparse(node):.40}, which Examples do not have",
-            )
+            dtype = f"{ast.unparse(node):.40}"
+            self._fail(node, f"{excerpt(key)}: dtype {dtype} is invalid in an Example")
         return _DTYPES[str(name)]
 
     def _read_value(self, node: ast.expr) -> Any:

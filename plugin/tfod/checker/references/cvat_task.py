@@ -104,7 +104,7 @@ def load_task(
 def _task_from_xml(path: str) -> Task:
     meta = None
     images: list[CvatImage] = []
-    others: Counter[str] = Counter()
+    unsupported: Counter[str] = Counter()
     outlines: Counter[str] = Counter()
     annotated = set()
     for part in read_cvat_xml(path):
@@ -113,20 +113,20 @@ def _task_from_xml(path: str) -> Task:
         elif isinstance(part, CvatImage):
             # A task can have many shapes, so only their counts are kept.
             images.append(CvatImage(part.number, part.name, "", part.height, part.width))
-            others.update(part.other_shapes)
+            unsupported.update(part.other_shapes)
             outlines.update(shape.kind for shape in part.shapes if shape.kind != BOX)
             if part.shapes or part.other_shapes or part.tags:
                 annotated.add(part.number)
     if meta is None:
         raise TfodError(f"{path} has no <meta>; export the task as CVAT for images 1.1")
-    one_task = meta.tasks == 1
+    is_one_task = meta.tasks == 1
     rows = [(image.name, image.number, image.height, image.width) for image in images]
     if not images and meta.is_video:
         size = meta.height, meta.width
         rows = [(meta.frame_name(number), number, *size) for number in meta.numbers]
     # In the export of a project, CVAT numbers the frames of all tasks consecutively.
     frames = tuple(
-        Frame(name, (number - meta.first) // meta.step if one_task else None, height, width)
+        Frame(name, (number - meta.first) // meta.step if is_one_task else None, height, width)
         for name, number, height, width in rows
     )
     return Task(
@@ -137,11 +137,13 @@ def _task_from_xml(path: str) -> Task:
         },
         frames=frames or None,
         video=meta.is_video,
-        project=meta.is_project and not one_task,
+        project=meta.is_project and not is_one_task,
         without_frames=None if frames else path,
-        unsupported_shapes=others,
+        unsupported_shapes=unsupported,
         outlines=outlines,
-        annotated=frozenset((number - meta.first) // meta.step for number in annotated if one_task),
+        annotated=frozenset(
+            (number - meta.first) // meta.step for number in annotated if is_one_task
+        ),
     )
 
 

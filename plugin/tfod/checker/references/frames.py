@@ -133,9 +133,7 @@ class Matcher:
                 break
             if self._find_by_name(filename) is None:
                 root = to_image_id(filename)
-                folders = {
-                    folder for folder in folders if posixpath.join(folder, root) in self._by_root
-                }
+                folders = {path for path in folders if posixpath.join(path, root) in self._by_root}
         return folders.pop() if len(folders) == 1 else ""
 
 

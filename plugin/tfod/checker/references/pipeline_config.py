@@ -184,9 +184,7 @@ def _parse(file: str) -> Any:
         location = f"{file}:{line}:{column}" if line else file
         raise TfodError(f"{location}: not protobuf's text format: {reason}") from None
     if not message.ListFields():
-        raise TfodError(
-            f"{file} is not a pipeline.config: it has neither model nor train_input_reader"
-        )
+        raise TfodError(f"{file} is not a pipeline.config: it has no model or train_input_reader")
     return message
 
 

@@ -46,9 +46,8 @@ def _format_command(report: Report, finding: Finding, title: str) -> str:
         path = os.path.relpath(path)
     entry = finding.shard[len(source) :].lstrip(":")
     parts = (format_location(finding, entry), visible(finding.message))
-    text = ": ".join(filter(None, parts)) + (
-        f"\nFix: {visible(finding.fix)}" if finding.fix else ""
-    )
+    fix = f"\nFix: {visible(finding.fix)}" if finding.fix else ""
+    text = ": ".join(filter(None, parts)) + fix
     file, title = (_escape(visible(part), ":,") for part in (path.replace(os.sep, "/"), title))
     return f"::{_COMMANDS[finding.severity]} file={file},title={title}::{_escape(text)}"
 

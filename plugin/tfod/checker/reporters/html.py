@@ -53,7 +53,6 @@ class Card:
     """An image on a page, with its description.
 
     Attributes:
-        name: file name of the image, or another name of the record.
         where: the record, as text.
         lines: first finding, title and number of findings of each rule, most severe first.
         notes: remarks about the drawing.
@@ -79,7 +78,8 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     names_shard = report.counts.shards > 1
     cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
     cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)
-    sizes = {f"{width} × {height}": n for (height, width), n in report.image_sizes.items()}
+    image_sizes = report.image_sizes.items()
+    sizes = {f"{width} × {height}": count for (height, width), count in image_sizes}
     source = report.sources[0].name if report.sources else "tfod check"
     return _render(
         title=f"{format_headline(report)} · {source}",
@@ -161,9 +161,8 @@ def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) ->
 def _replace_fix(group: Group, fix: str | None) -> Group:
     if fix is None:
         return group
-    return group._replace(
-        fix=fix, findings=[finding._replace(fix=fix) for finding in group.findings]
-    )
+    findings = [finding._replace(fix=fix) for finding in group.findings]
+    return group._replace(fix=fix, findings=findings)
 
 
 def _make_bars(counts: Mapping[str, int]) -> dict[str, object]:

@@ -25,9 +25,8 @@ def render_junit(report: Report) -> str:
     root = Element("testsuites", name="tfod check", time=f"{report.duration:.3f}")
     for name, counts in _by_file(report).items():
         # The root has the duration, since files are not timed separately.
-        suite = SubElement(
-            root, "testsuite", name=visible(name) or _WHOLE_DATASET, skipped="0", time="0.000"
-        )
+        title = visible(name) or _WHOLE_DATASET
+        suite = SubElement(root, "testsuite", name=title, skipped="0", time="0.000")
         properties = SubElement(suite, "properties")
         dataset = report.find_dataset(name)
         profile = (dataset or report).profile.name
@@ -36,9 +35,7 @@ def render_junit(report: Report) -> str:
         for key, value in values.items():
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (group for group in groups if group.code in counts):
-            listed = [
-                finding for finding in group.findings if report.find_source(finding.shard) == name
-            ]
+            listed = [item for item in group.findings if report.find_source(item.shard) == name]
             _add_rule(suite, group, listed, counts[group.code], report)
         if suite.find("testcase/failure") is None:
             _add_case(suite, f"no findings that fail ({report.fail_on.value} or worse)")

@@ -35,7 +35,6 @@ class Sample:
     """An image of a record with its objects.
 
     Attributes:
-        shard, record: shard name and record number.
         item: file name of the image, or another name of the record.
         image: encoded bytes; None if the record does not have any.
         height, width: size in pixels from the image, or else from the record; 0 if unknown.

@@ -23,7 +23,6 @@ class Group(NamedTuple):
     """The findings of a rule.
 
     Attributes:
-        severity: the severity of the rule in this check.
         fix: the fix of all listed findings if they have the same one, else the fix of the rule.
         total: number of findings, including those that are not listed.
         findings: the listed findings, starting with one of each fix, feature and shard.
@@ -89,14 +88,8 @@ def format_headline(report: Report) -> str:
         boxes = plural(counts.boxes, "box") if counts.boxes else "no boxes"
         return f"{ready}: {plural(counts.records, 'image')}, {boxes}"
     prefix = f"Not ready{whom}: " if whom else ""
-    failing = [
-        finding for finding in report.findings if finding.severity.rank >= report.fail_on.rank
-    ]
-    images = {
-        (finding.shard, finding.record): finding.code
-        for finding in failing
-        if finding.record is not None
-    }
+    failing = [item for item in report.findings if item.severity.rank >= report.fail_on.rank]
+    images = {(item.shard, item.record): item.code for item in failing if item.record is not None}
     if len(failing) == 1 and not images:
         message, title = failing[0].message, all_rules()[failing[0].code].title
         # The message of a TFR finding needs the file name, which the headline does not contain.
@@ -151,9 +144,8 @@ def format_totals(report: Report) -> str:
 
 
 def _format_by_severity(counts: Counts) -> str:
-    return ", ".join(
-        plural(counts.by_severity.get(level, 0), level.value) for level in SEVEREST_FIRST
-    )
+    by_severity = counts.by_severity
+    return ", ".join(plural(by_severity.get(level, 0), level.value) for level in SEVEREST_FIRST)
 
 
 def format_amounts(counts: Counts) -> str:
@@ -166,10 +158,9 @@ def format_amounts(counts: Counts) -> str:
 def describe_dataset(dataset: DatasetReport) -> str:
     """Describe one of several datasets, for a line that begins with its verdict and name."""
     text = f"{_format_by_severity(dataset.counts)}; {format_amounts(dataset.counts)}"
-    maps = (
-        f"label map {join_names(dataset.label_maps, 1)}" if dataset.label_maps else "no label map"
-    )
-    return visible(f"{text}; profile {dataset.profile.name}; {maps}")
+    names = dataset.label_maps
+    label_map = f"label map {join_names(names, 1)}" if names else "no label map"
+    return visible(f"{text}; profile {dataset.profile.name}; {label_map}")
 
 
 def format_decoded(report: Report) -> str:
@@ -234,12 +225,9 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
     maps = [name for dataset in report.datasets for name in dataset.label_maps]
     if report.receiver == OD_API.name and report.shards and maps:
         # The file names after unpacking are the names of the zip entries.
-        shard, label_map = (
-            json.dumps(
-                visible(name.removeprefix(f"{report.find_source(name)}:")), ensure_ascii=False
-            )
-            for name in (report.shards[0].name, maps[0])
-        )
+        names = report.shards[0].name, maps[0]
+        paths = (visible(name.removeprefix(f"{report.find_source(name)}:")) for name in names)
+        shard, label_map = (json.dumps(path, ensure_ascii=False) for path in paths)
         sentence = "Add this line, and one for each other shard, to train_input_reader or "
         sentence += "eval_input_reader in the pipeline config (unpack a zip first):"
         line = f"label_map_path: {label_map} tf_record_input_reader {{ input_path: {shard} }}"

@@ -118,11 +118,8 @@ def _check_slightly_outside(batch: Batch) -> Iterable[Finding]:
     if boxes.all_valid:
         return ()
     overhang = boxes.overhang
-    mask = (
-        boxes.normalized
-        & (overhang > ROUNDING_ERROR)
-        & (overhang <= MAX_COORDINATE - 1 + ROUNDING_ERROR)
-    )
+    mask = boxes.normalized & (overhang > ROUNDING_ERROR)
+    mask &= overhang <= MAX_COORDINATE - 1 + ROUNDING_ERROR
     return batch.box_findings(mask, lambda box, corners: _describe_overhang(corners, overhang[box]))
 
 
@@ -305,8 +302,8 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
 
 @dataset_rule(
     "BOX012 error: most boxes have no area",
-    why="A few boxes without area are slips. This many mean that the script that wrote them is "
-    "wrong, and a model learns nothing from them.",
+    why="A few boxes without area are slips. If there are this many, the script that wrote them is "
+    "probably wrong. A model learns nothing from them.",
     fix="Check the script: it may write the same corner twice, or use integer division.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
 )

@@ -208,8 +208,8 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
 
 @rule(
     "EXA012 error: TensorFlow and protobuf read the record differently",
-    why="TensorFlow's parser stops at the record, or reads values that differ from those of "
-    "programs that use protobuf, such as Datumaro and CVAT.",
+    why="TensorFlow's parser stops at the record, or reads other values than protobuf, which "
+    "Datumaro and CVAT use.",
     fix="Write the record with protobuf's serializer, with one list per feature.",
     source=_PARSER,
 )

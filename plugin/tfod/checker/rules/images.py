@@ -167,9 +167,8 @@ def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
         return
     is_turned = header.orientation >= FIRST_TRANSPOSED
     declared = (facts.declared_height, facts.declared_width)
-    is_swapped = (
-        is_turned and header.height != header.width and declared == (header.width, header.height)
-    )
+    is_square = header.height == header.width
+    is_swapped = is_turned and not is_square and declared == (header.width, header.height)
     message = f"the EXIF orientation is {header.orientation}: viewers show the image "
     message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
@@ -353,7 +352,7 @@ def _check_some_images(result: DatasetResult) -> Iterator[Finding]:
         is_read = not result.count("EXA001", shard.name) and not result.count("EXA002", shard.name)
         if 0 < shard.images < shard.records and is_read:
             lacking = plural(shard.records - shard.images, "record")
-            message = f"{lacking} of {shard.records:,} have no image, the others have one"
+            message = f"no image in {lacking} of {shard.records:,}"
             yield Finding(message=message, shard=shard.name)
 
 

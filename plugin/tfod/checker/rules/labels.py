@@ -50,9 +50,8 @@ def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
             fix = "Pass the right one with --label-map."
             yield Finding(message=message, shard=shard.name, fix=fix)
         elif shard.boxes:
-            yield Finding(
-                "no label map in the folder of the shard or one folder up", shard=shard.name
-            )
+            message = "no label map in the folder of the shard or one folder up"
+            yield Finding(message, shard=shard.name)
 
 
 @dataset_rule(
@@ -78,9 +77,8 @@ def _check_readable(file: LabelMapFile) -> Iterator[Finding]:
 def _check_duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
     shared = file.label_map.names_of_shared_ids if file.label_map else {}
     for number, names in shared.items():
-        yield Finding(
-            f"id {number} has several classes: {', '.join(map(repr, names))}", value=number
-        )
+        listed = ", ".join(map(repr, names))
+        yield Finding(f"id {number} has several classes: {listed}", value=number)
 
 
 @dataset_rule(
@@ -162,8 +160,8 @@ def _check_known_id(use: ClassUse) -> Iterator[Finding]:
     "They would train different classes on the same dataset.",
     fix="Write the id that the label map has for the text.",
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
-    repair="The id is replaced by the one that the label map has for the text. No id is changed if "
-    "the map lacks a class of its shards, because it may belong to another dataset.",
+    repair="The id is replaced with the one that the label map has for the text. No id is changed "
+    "if the label map lacks a class of its shards, because it may belong to another dataset.",
 )
 @each_class
 def _check_text_matches_id(use: ClassUse) -> Iterator[Finding]:
@@ -232,7 +230,7 @@ def _check_spelling(use: ClassUse) -> Iterator[Finding]:
 
 @dataset_rule(
     "LAB012 error: ids count from 0",
-    why="Class 0 is treated as the background, and every other class as a neighboring one.",
+    why="Class 0 is treated as the background, and all other ids are shifted by one.",
     fix="Add 1 to every id, and number the classes of the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
 )
@@ -307,13 +305,11 @@ def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, 
     for (text, label), count in uses.items():
         item = label_map.find_id(label) if label and not text else None
         objects[text or (item.class_name if item else "")] += count
-    in_map = {
-        fold_name(name) for item in label_map.items for name in (item.name, item.display_name)
-    }
+    names = {fold_name(name) for item in label_map.items for name in (item.name, item.display_name)}
     spellings: dict[str, dict[object, str]] = {}
     for text in sorted({*objects, *(item.class_name for item in label_map.items)} - {""}):
         item, spelling = label_map.find(text), fold_name(text)
-        if item is None and spelling in in_map:
+        if item is None and spelling in names:
             continue  # LAB011 reports this
         if item is None or len(spelling) > 1:
             # The name and the display name of an item are one class.
@@ -372,7 +368,7 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
     repair="If all objects have a class text, ids are added from the label map. No id is added if "
-    "the map lacks a class of its shards.",
+    "the label map lacks a class of its shards.",
     once=True,
 )
 @each_class

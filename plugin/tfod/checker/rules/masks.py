@@ -48,14 +48,14 @@ def _check_object_mask_size(batch: Batch) -> Iterator[Finding]:
 
 
 @rule(
-    "BOX018 warning: whole-image PNG mask differs in size from the image",
+    "BOX018 warning: size of a whole-image PNG mask differs from the image size",
     why="Trainers scale the mask together with the image, so its classes do not cover the objects.",
     fix="Write masks with the size of the stored image; create them again if it was resized.",
     source="tensorflow/models: official/projects/panoptic/dataloaders/"
     "panoptic_maskrcnn_input.py, which stacks both",
 )
 def _check_image_mask_size(batch: Batch) -> Iterator[Finding]:
-    """Report the first mask per key and record that differs in size from the image."""
+    """Report the first mask per key and record whose size differs from the image size."""
     return _report_mask_sizes(batch, keys.IMAGE_MASKS.values())
 
 
@@ -74,9 +74,8 @@ def _report_mask_sizes(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Findi
         differs = (mask_sizes != sizes[rows]).any(axis=1)
         differs &= (mask_sizes * sizes[rows] > 0).all(axis=1)  # both sizes are known
         first = np.flatnonzero(differs)[np.unique(rows[differs], return_index=True)[1]]
-        for row, (height, width) in zip(
-            rows[first].tolist(), mask_sizes[first].tolist(), strict=True
-        ):
+        pairs = zip(rows[first].tolist(), mask_sizes[first].tolist(), strict=True)
+        for row, (height, width) in pairs:
             image_size = f"{sizes[row, 1]}x{sizes[row, 0]}"
             message = f"{column.key} is {width}x{height} pixels, but the image is {image_size}"
             yield batch.finding(row, message, column.key)

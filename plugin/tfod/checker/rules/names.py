@@ -26,6 +26,7 @@ _MATCH = "opencv/cvat: apps/dataset_manager/bindings.py, match_dm_item"
 _READ_BY_TENSORFLOW = ("jpeg", "png", "gif", "bmp")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _MIN_IMAGE_BYTES, _MAX_NAME_BYTES = 64, 255
+_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories
 _JOINERS = "\u200c\u200d"  # invisible, but needed in Persian, Hindi and emoji
 
 
@@ -83,12 +84,10 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
     for row, header in enumerate(headers):
         name = detections.filenames[row]
         if header and name and batch.live[row]:
-            format_of_name = FORMAT_OF_EXTENSION.get(
-                split_extension(name)[1].lower(), header.format
-            )
+            name_format = FORMAT_OF_EXTENSION.get(split_extension(name)[1].lower(), header.format)
             # A PNG may keep the name of an image that TensorFlow does not read, such as a.webp.
-            is_converted = header.format == "png" and format_of_name not in _READ_BY_TENSORFLOW
-            if format_of_name != header.format and not is_converted:
+            is_converted = header.format == "png" and name_format not in _READ_BY_TENSORFLOW
+            if name_format != header.format and not is_converted:
                 yield _report_name(batch, row, f"{excerpt(name)} is a {header.format.upper()}")
 
 
@@ -126,15 +125,8 @@ def _check_control_characters(batch: Batch) -> Iterator[Finding]:
 
 
 def _find_invisible(name: str) -> str | None:
-    return next(
-        (
-            letter
-            for letter in name
-            if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-            and letter not in _JOINERS
-        ),
-        None,
-    )
+    letters = (letter for letter in name if unicodedata.category(letter) in _INVISIBLE)
+    return next((letter for letter in letters if letter not in _JOINERS), None)
 
 
 @rule(

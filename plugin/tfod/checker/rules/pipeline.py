@@ -30,12 +30,10 @@ def _report_setting(
 def _iterate_readers(result: DatasetResult) -> Iterator[tuple[Reader, Sequence[ShardResult]]]:
     """Yield each reader of the configuration with its shards, of those that were checked."""
     config = result.training_config
-    for reader in config.readers if config else ():
-        shards = [
-            shard
-            for shard in result.shards
-            if config and config.reads(reader, shard.name, shard.subset)
-        ]
+    if config is None:
+        return
+    for reader in config.readers:
+        shards = [item for item in result.shards if config.reads(reader, item.name, item.subset)]
         yield reader, shards
 
 
@@ -80,11 +78,9 @@ def _name_classes(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tu
 def _check_paths(result: DatasetResult) -> Iterator[Finding]:
     """Report paths without a file; a warning if other shards are checked instead of them."""
     config = result.training_config
-    is_replaced = config is not None and not all(
-        config.names(shard.name) for shard in result.shards
-    )
+    has_others = config is not None and not all(config.names(item.name) for item in result.shards)
     for path, reason in config.find_missing_paths() if config else ():
-        may_exist = is_replaced and not path.is_broken
+        may_exist = has_others and not path.is_broken
         message = f"{path}: {reason}" + (", so other shards are checked" if may_exist else "")
         case = "elsewhere" if may_exist else ""
         yield _report_setting(result, message, path.value, case=case)
@@ -105,9 +101,8 @@ def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
     trained, evaluated = _collect_classes(result)
     names = evaluated | trained
     for file in result.dataset.label_maps.values():
-        names |= (
-            {item.id: item.class_name for item in file.label_map.items} if file.label_map else {}
-        )
+        if file.label_map:
+            names |= {item.id: item.class_name for item in file.label_map.items}
     largest = max(names, default=0)
     config = result.training_config
     for setting in config.num_classes if config and largest > 0 else ():

@@ -43,8 +43,7 @@ def rule(
         source: evidence for the rule: a specification, a file of a project, or an issue.
         options: ``repair``, ``once`` and ``cases`` of :class:`Rule`.
 
-    Raises:
-        ValueError: the heading is malformed, its family does not exist, or its code is in use.
+    Raises ValueError if the heading is malformed, its family is unknown, or its code is in use.
     """
     return _make_decorator(heading, why=why, fix=fix, source=source, **options)
 
@@ -145,11 +144,7 @@ def describe_unknown_rule(name: object) -> str:
 
 
 def require_rule_names(names: Iterable[object], location: str) -> None:
-    """Check that all names are codes or families of rules.
-
-    Raises:
-        TfodError: a name is neither; the message starts with ``location``, an option or a file.
-    """
+    """Raise TfodError if a name is not a code or family; the message begins with ``location``."""
     valid_names = {*FAMILIES, *all_rules()}
     for name in names:
         if name not in valid_names:

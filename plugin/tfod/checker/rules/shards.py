@@ -100,7 +100,7 @@ _damage_rule(
     DamageKind.TRUNCATED_HEADER,
     why="TensorFlow silently reads this as a valid, shorter dataset.",
     fix="Download or copy the shard again, or export it again.",
-    source="tensorflow 2.21, run: 1 to 11 stray bytes at the end give no error",
+    source="tested with TensorFlow 2.21: 1 to 11 stray bytes at the end cause no error",
     repair="The stray bytes are removed.",
 )
 _damage_rule(
@@ -114,7 +114,7 @@ _damage_rule(
 _damage_rule(
     "TFR008 error: zero bytes at the end",
     DamageKind.TRAILING_ZEROS,
-    why="A disk was full or a download was preallocated; TensorFlow reports a corrupted record.",
+    why="A disk was full, or a download did not finish; TensorFlow reports a corrupted record.",
     fix="Copy or export the shard again; the records before the zeros are valid.",
     source=_READER,
     repair="The zeros are removed.",
@@ -150,7 +150,7 @@ def _check_record_length(batch: Batch) -> Iterator[Finding]:
 
 
 @dataset_rule(
-    "TFR010 warning: compressed, but the file name does not say so",
+    "TFR010 warning: compressed, but without a matching file extension",
     why="TensorFlow does not detect compression and reports a corrupted record; the OD API's "
     "trainer cannot read such shards at all.",
     fix="Add the extension .gz, or pass compression_type to tf.data.TFRecordDataset.",
@@ -160,7 +160,7 @@ def _check_compressed_name(result: DatasetResult) -> Iterator[Finding]:
     for shard, compression in _find_compressed(result, has_extension=False):
         fix = f"Add the extension {'.gz' if compression == 'GZIP' else '.zz'}, or pass "
         fix += f"compression_type='{compression}' to tf.data.TFRecordDataset."
-        message = f"the shard is compressed with {compression}, but its name does not say so"
+        message = f"the shard is compressed with {compression}, but its extension is not .gz or .zz"
         yield Finding(message=message, shard=shard, value=compression, fix=fix)
 
 
@@ -334,7 +334,7 @@ def _check_same_label_map(result: DatasetResult) -> Iterator[Finding]:
     why="This is allowed if there are more shards than images, but usually means that an export "
     "failed.",
     fix="Write fewer shards, or find out why this one is empty.",
-    source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB a shard",
+    source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB per shard",
 )
 def _check_empty_shard(result: DatasetResult) -> Iterator[Finding]:
     for shard in result.shards:

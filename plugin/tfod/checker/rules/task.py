@@ -285,7 +285,7 @@ def _check_replaced_annotations(result: DatasetResult) -> Iterator[Finding]:
     has_masks = any(result.profile.key_for(keys.MASK) in shard.keys for shard in result.shards)
     hidden, outlines = Counter(task.hidden), Counter({} if has_masks else task.outlines)
     if hidden:
-        message = f"annotations of frames are lost, as no shard has them: {format_counts(hidden)}"
+        message = f"import deletes the annotations on hidden frames: {format_counts(hidden)}"
         message += HONEYPOTS if "honeypots" in hidden else ""
         yield Finding(message, value=hidden.total())
     if outlines:

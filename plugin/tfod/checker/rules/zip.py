@@ -22,11 +22,8 @@ from tfod.tfrecord.storage.urls import get_name
 from tfod.tfrecord.storage.zip_entry import ZipEntry, ZipEntryError, to_printable
 
 _APPNOTE = "PKWARE APPNOTE.TXT 6.3.10"
-_MAKE_AGAIN = "pack the folder again with an ordinary zip program"
-_ARCHIVES = (
-    *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z"),
-    *(".rar", ".gz", ".bz2", ".xz", ".zst"),
-)
+_REPACK = "pack the folder again with an ordinary zip program"
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tbz2", ".txz", ".7z", ".rar", ".gz", ".bz2", ".xz", ".zst")
 _CHUNK_BYTES = 1 << 18
 # The case of faults in data that an import ignores: other files, and checksums after shards.
 _CASES = {READ: Severity.ERROR}
@@ -63,14 +60,14 @@ _zip_rule(
     "ZIP001 error: not a zip, or its directory is damaged",
     ZipFault.DIRECTORY,
     why="Programs cannot open the archive, or different programs extract different files from it.",
-    fix=f"Export or download it again; otherwise {_MAKE_AGAIN}.",
+    fix=f"Export or download it again; otherwise {_REPACK}.",
     source=f"{_APPNOTE}, 4.3; CPython, Lib/zipfile",
 )
 _zip_rule(
     "ZIP002 error: path outside the folder",
     ZipFault.OUTSIDE,
     why="Unpacking overwrites files elsewhere, or puts the file in an unexpected folder.",
-    fix=f"Do not unpack it if you do not trust its source; {_MAKE_AGAIN}, with relative names.",
+    fix=f"Do not unpack it if you do not trust its source; {_REPACK}, with relative names.",
     source="CWE-22; CWE-36; Snyk, Zip Slip (2018)",
 )
 _zip_rule(
@@ -108,7 +105,7 @@ _zip_rule(
 @dataset_rule(
     "ZIP012 error: damaged entry",
     why="Unpacking fails at this entry, or writes a file with wrong bytes.",
-    fix=f"Export or download the archive again; otherwise {_MAKE_AGAIN}.",
+    fix=f"Export or download the archive again; otherwise {_REPACK}.",
     source=f"{_APPNOTE}, 4.4.7 to 4.4.9",
     cases=_CASES,
 )

@@ -87,7 +87,6 @@ class Server:
     """A CVAT server with a logged-in user. All methods raise ServerError if a request fails.
 
     Attributes:
-        client: client of cvat-sdk.
         host: address with the scheme.
         version: version of CVAT, for example ``2.73.0``; '' if unknown.
     """
@@ -232,10 +231,8 @@ class Server:
             ) from None
 
     def _api_error(self, error: Any) -> ServerError:
-        status, text = (
-            int(error.status),
-            _extract_message(error.body) or one_line(str(error.reason)),
-        )
+        status = int(error.status)
+        text = _extract_message(error.body) or one_line(str(error.reason))
         explained = {
             401: f"not logged in (401: {text}); set {TOKEN_VARIABLE}, or {_USER_VARIABLE} and "
             f"{_PASSWORD_VARIABLE}",
@@ -274,9 +271,7 @@ def connect(url: str | None = None) -> Iterator[Server]:
     try:
         from cvat_sdk.core import client as sdk
     except ImportError:
-        raise TfodError(
-            f"access to a CVAT server needs cvat-sdk; {how_to_install('cvat')}"
-        ) from None
+        raise TfodError(f"access to CVAT needs cvat-sdk; {how_to_install('cvat')}") from None
     url = (url or os.environ.get(HOST_VARIABLE) or DEFAULT_HOST).rstrip("/")
     logger = logging.getLogger("tfod.cvat.client")
     logger.addHandler(logging.NullHandler())  # prevents tracebacks of cvat-sdk

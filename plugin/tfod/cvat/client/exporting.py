@@ -65,15 +65,12 @@ def _write_shards(
             for part in read_cvat_stream(stream, name):
                 if isinstance(part, CvatMeta):  # the head comes first
                     meta = part
-                    shards = stack.enter_context(
-                        FrameShards(scratch, meta.labels, meta.input_types, options)
-                    )
+                    writer = FrameShards(scratch, meta.labels, meta.input_types, options)
+                    shards = stack.enter_context(writer)
                 elif isinstance(part, CvatImage):
-                    read = (
-                        functools.partial(read_frame_image, images, part)
-                        if options.with_images
-                        else None
-                    )
+                    read = None
+                    if options.with_images:
+                        read = functools.partial(read_frame_image, images, part)
                     shards.add(replace(part, subset=part.subset or meta.subset), read)
         return shards.finish(hidden, tracks)
 

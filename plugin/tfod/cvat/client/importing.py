@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import IO
 
+from tfod.checker.finding import plural
 from tfod.checker.references.cvat_task import Task
 from tfod.checker.references.frames import Matcher
 from tfod.checker.report import Report
@@ -147,7 +148,7 @@ def _prepare_annotations(
         stream.write(END.encode())
     tell(changes.text())
     if skipped:
-        warn(f"images that are not frames of {live.target}, skipped: {skipped}")
+        warn(f"{plural(skipped, 'image')} skipped: no frame of {live.target} matches")
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
 

@@ -79,7 +79,6 @@ class LiveTask:
     """A task, a job or a project on the server.
 
     Attributes:
-        target: its kind and number.
         task: labels and frames for the checker. A job has the frames of its whole task, so that a
             zip of the task can be recognized.
         labels: attributes of each label, by name.
@@ -103,9 +102,7 @@ def fetch_task(server: Server, target: Target) -> LiveTask:
         # Parts of skeletons have a parent, and are not labels of shapes.
         items = [item for item in items if item.get("parent_id") is None]
         labels = {
-            item["name"]: {
-                spec["name"]: AttributeSpec.from_cvat(spec) for spec in item["attributes"]
-            }
+            item["name"]: {row["name"]: AttributeSpec.from_cvat(row) for row in item["attributes"]}
             for item in items
         }
         if target.kind == PROJECT:
@@ -225,11 +222,9 @@ class Changes:
             self._compare(existing, Counter())
         unsupported, tracks = self._annotations.unsupported, self._annotations.tracks
         if not self._rows and not unsupported and not tracks:
-            return "no annotations, neither on the server nor in the file"
-        rows = (
-            (f"{label} ({kind})", *map(str, row))
-            for (label, kind), row in sorted(self._rows.items())
-        )
+            return "there are no annotations on the server or in the file"
+        items = sorted(self._rows.items())
+        rows = ((f"{label} ({kind})", *map(str, row)) for (label, kind), row in items)
         lines = [*format_columns([_COLUMNS, *rows])]
         if unsupported and not self._append:
             lines.append(f"also removed: {format_counts(unsupported)}")

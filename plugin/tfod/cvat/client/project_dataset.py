@@ -83,15 +83,11 @@ def write_dataset(
                 }
                 for tag in builder.make_tags(record)
             )
+            pairs = enumerate(shapes)
+            annotations = [_make_annotation(shape, i, numbers, image.size) for i, shape in pairs]
             item = {
                 "id": image.item_id,
-                "annotations": [
-                    *(
-                        _make_annotation(shape, i, numbers, image.size)
-                        for i, shape in enumerate(shapes)
-                    ),
-                    *tags,
-                ],
+                "annotations": [*annotations, *tags],
                 "attr": {},
                 "image": {"path": name, "size": list(image.size)},
             }

@@ -32,7 +32,6 @@ class Instance:
         noun: ``task``, ``job`` or ``project``.
         task: labels and frames for the checker. A job has the frames of its whole task, so that a
             zip of the task can be recognized. A project has none, since an import creates tasks.
-        attributes: attributes of each label, by name.
         takes_new_attributes: whether CVAT adds missing attributes to a label.
     """
 
@@ -42,7 +41,7 @@ class Instance:
     takes_new_attributes: bool
 
 
-def option(name: str, *choices: str) -> str:
+def read_option(name: str, *choices: str) -> str:
     """Return the value of an environment variable, by default the first of the choices."""
     value = os.environ.get(name) or choices[0]
     if value not in choices:
@@ -94,7 +93,7 @@ def describe_instance(instance_data: Any) -> Instance:
                 () if frames is None else instance_data.get_included_frames()
             ),
             job_frames=numbers if noun == _JOB else None,
-            skips_others=option("TFOD_CVAT_OTHER_FRAMES", "refuse", "skip") == "skip",
+            skips_others=read_option("TFOD_CVAT_OTHER_FRAMES", "refuse", "skip") == "skip",
         ),
         attributes=attributes,
         takes_new_attributes=bool(instance_data.soft_attribute_import),

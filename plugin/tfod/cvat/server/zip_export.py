@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfod.cvat.frame_shards import ExportOptions, ExportResult, FrameShards
-from tfod.cvat.server.instance import count_hidden, option
+from tfod.cvat.server.instance import count_hidden, read_option
 from tfod.datumaro.compat import errors
 from tfod.datumaro.media import ImageEncoder
 from tfod.detection.images.image import DEFAULT_EXTENSION
@@ -43,7 +43,7 @@ def export_zip(
         options = ExportOptions(
             with_images=save_images,
             save_masks=save_masks,
-            keep_empty=option("TFOD_CVAT_EMPTY_FRAMES", "keep", "drop") == "keep",
+            keep_empty=read_option("TFOD_CVAT_EMPTY_FRAMES", "keep", "drop") == "keep",
             label_map=_find_label_map(instance_data),
         )
         with bindings.GetCVATDataExtractor(

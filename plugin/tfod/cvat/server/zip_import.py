@@ -137,8 +137,8 @@ class _Converter:
         """
         task, noun = self._instance.task, self._instance.noun
         names = {os.path.splitext(frame.name)[0] for frame in task.frames or ()}
-        marks = ("frame " + "#" * count for count in itertools.count())
-        mark = next(mark for mark in marks if not any(mark in name for name in names))
+        prefixes = ("frame " + "#" * count for count in itertools.count())
+        prefix = next(text for text in prefixes if not any(text in name for name in names))
         items, skipped = [], 0
         for pair in match_frames(self._path, task, f"this {noun}"):
             if pair is None:
@@ -147,7 +147,7 @@ class _Converter:
             record, frame = pair
             detection = record.detection
             size = frame.height or detection.height or 0, frame.width or detection.width or 0
-            name = f"{mark}{frame.number} {safe_relative_path(detection.filename or '')}"
+            name = f"{prefix}{frame.number} {safe_relative_path(detection.filename or '')}"
             annotations = self._make_annotations(record, size)
             attributes = {_FRAME: frame.number}
             media = _make_empty_image(size)  # CVAT requires its extension
@@ -203,9 +203,7 @@ class _Converter:
         ]
         shapes = self._builder.make_shapes(record, size)
         group = 1 + max((shape.group for shape in shapes), default=0)
-        converted = (
-            self._convert(shape, size, group + number) for number, shape in enumerate(shapes)
-        )
+        converted = (self._convert(shape, size, i) for i, shape in enumerate(shapes, group))
         return [*tags, *itertools.chain.from_iterable(converted)]
 
     def _convert(self, shape: CvatShape, size: tuple[int, int], group: int) -> Iterator[Any]:

@@ -40,7 +40,7 @@ class Layout:
     def locate(self, subset: str, written: Iterable[str]) -> tuple[str, str]:
         """Return the folder of a subset's shards and the prefix of their names.
 
-        Raises TfodError if a subset of ``written``, which are written already, has this folder.
+        Raises TfodError if one of the ``written`` subsets already has this folder.
         """
         return self.folder, subset
 
@@ -107,10 +107,8 @@ class RoboflowLayout(Layout):
         return make_text_files(label_map, subsets, self._name)
 
     def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
-        folders = {
-            subset: os.path.join(self.folder, get_subset_folder(subset)) for subset in subsets
-        }
+        paths = {subset: os.path.join(self.folder, get_subset_folder(subset)) for subset in subsets}
         return {
-            subset: find_subsets(os.path.abspath(folder), self.EXTENSION).get(self._name, [])
-            for subset, folder in folders.items()
+            subset: find_subsets(os.path.abspath(path), self.EXTENSION).get(self._name, [])
+            for subset, path in paths.items()
         }

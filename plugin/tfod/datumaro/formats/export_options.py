@@ -71,12 +71,8 @@ class ExportOptions:
     @classmethod
     def take(cls, names: Iterable[str], options: dict[str, Any]) -> ExportOptions:
         """Remove the named options from ``options`` and parse them, or raise OptionError."""
-        values = {
-            name: _parse(name, value)
-            for name in names
-            if (value := options.pop(name, None)) is not None
-        }
-        parsed = cls(**values)
+        values = {name: value for name in names if (value := options.pop(name, None)) is not None}
+        parsed = cls(**{name: _parse(name, value) for name, value in values.items()})
         if parsed.num_shards > 1 and parsed.shard_size is not None:
             raise OptionError("num_shards and shard_size exclude each other; pass only one")
         if parsed.layout != ROBOFLOW:

@@ -19,7 +19,6 @@ from tfod.datumaro.export_annotations import (
     ENCLOSED,
     OUTLINES,
     OUTSIDE,
-    UNSUPPORTED,
     ExportedObject,
     ObjectBuilder,
 )
@@ -32,17 +31,18 @@ from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.losses import LossCounter
 from tfod.errors import ShardError, TfodError, excerpt
 from tfod.example.example import Example
+from tfod.formats.format_writer import UNSUPPORTED
+from tfod.formats.layouts.keras_coco import WITHOUT_OBJECTS
 from tfod.sources.reading import ReadableShards
 
 # Attributes of images that the record stores, or that are generated again.
 _SUPPORTED = frozenset(("id", "filename", "source_id"))
-_WITHOUT_OBJECTS = "images without an object, for which there is no record"
-_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, a record has one label"
+_NOT_WRITTEN, _ONE_LABEL = "not written", "not written, because a record has only one label"
 _WITHOUT_LABEL = f"without a label, written as {NO_CLASS}"
 
 
 class KerasCocoBase(TfDetectionApiBase):
-    """Shards of the Keras recipe. All records of an image become one item, wherever they are."""
+    """Shards of the Keras recipe. All records of an image become one item, in any order."""
 
     NAME = "tf_keras_coco"
     FIELD_MAPPING: ClassVar[FieldMapping | None] = KERAS_COCO
@@ -57,7 +57,7 @@ class KerasCocoExporter(ShardExporter):
     LAYOUT = RecipeLayout
     UNLABELLED = f"without a class, written as category {NO_CLASS}"
     HAS_TEXTS = False
-    LOSSES = (UNSUPPORTED, ENCLOSED, OUTLINES, OUTSIDE, _WITHOUT_OBJECTS, _NOT_WRITTEN,
+    LOSSES = (UNSUPPORTED, ENCLOSED, OUTLINES, OUTSIDE, WITHOUT_OBJECTS, _NOT_WRITTEN,
               ATTRIBUTES, UNLABELLED)  # fmt: skip
 
     def _prepare(self, classes: ExportClasses) -> None:
@@ -77,7 +77,7 @@ class KerasCocoExporter(ShardExporter):
 
     def _encode(self, item: Any) -> Iterable[bytes]:
         objects, image_labels = self._objects.convert(item.annotations)
-        self._losses[_WITHOUT_OBJECTS][""] += not objects
+        self._losses[WITHOUT_OBJECTS][""] += not objects
         self._losses[_NOT_WRITTEN]["class of the whole image"] += len(image_labels)
         count_image_attributes(self._losses[ATTRIBUTES], item.attributes, _SUPPORTED)
         self._image_count += 1
@@ -87,8 +87,10 @@ class KerasCocoExporter(ShardExporter):
         detection = image.rotate(self._objects.assemble(objects, image.frame or (1, 1)))
         self._losses[_NOT_WRITTEN]["points"] += sum(obj.points is not None for obj in objects)
         for name, values in detection.attributes.items():
-            carried = (v in EMPTY_VALUES or (name == "area" and _is_number(v)) for v in values)
-            self._losses[ATTRIBUTES][name] += sum(not is_carried for is_carried in carried)
+            lost = [v for v in values if v not in EMPTY_VALUES]
+            if name == "area":
+                lost = [v for v in lost if not _is_number(v)]
+            self._losses[ATTRIBUTES][name] += len(lost)
         image_id = _get_image_id(item) if self._keeps_images else self._image_count
         annotations = []
         corners, _ = to_pixel_corners(detection.boxes, image.size or (1, 1))
@@ -160,7 +162,6 @@ class ImageClassificationExporter(ShardExporter):
     FIRST_ID = 0
     ALWAYS_IMAGES = True
     LOSSES = (_ONE_LABEL, ATTRIBUTES, _WITHOUT_LABEL)
-
     LAYOUT = LabelsLayout
 
     def _encode(self, item: Any) -> Iterable[bytes]:

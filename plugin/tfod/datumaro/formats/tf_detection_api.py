@@ -30,7 +30,7 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, excerpt
 from tfod.formats.layouts.roboflow import encode
 
-_NOT_IN_ROBOFLOW = "not written, Roboflow's records have no place for them"
+_NOT_IN_ROBOFLOW = "not written, because Roboflow's records cannot store them"
 
 
 class TfDetectionApiExporter(ShardExporter):

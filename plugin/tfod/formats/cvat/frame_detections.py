@@ -41,6 +41,7 @@ from tfod.formats.cvat.shapes import (
     draw_shape,
     encode_runs,
 )
+from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.numbers import multiply_as_typed
 from tfod.tfrecord.image_names import split_extension
 
@@ -55,7 +56,6 @@ _MAX_ROUNDING = 0.005
 _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
 """Formats that ``tf.io.decode_image`` decodes; files of unknown format are also kept."""
 
-_UNSUPPORTED = "not written, because the format cannot store them"
 _OUTSIDE = "not written, because they are completely outside their frame"
 _ATTRIBUTES = "attributes not written"
 _ENCLOSED = "replaced by their enclosing box"
@@ -94,14 +94,14 @@ class DetectionBuilder:
         self._save_masks = save_masks
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse as numbers
-        self.losses = LossCounter(_UNSUPPORTED, _OUTSIDE, _ATTRIBUTES)
+        self.losses = LossCounter(UNSUPPORTED, _OUTSIDE, _ATTRIBUTES)
         self.changes = LossCounter(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts from 0
 
     def build(self, image: CvatImage) -> Detection:
         """Convert a frame without shapes outside it; raises TfodError for unknown classes."""
         size = get_frame_size(image)
-        self.losses[_UNSUPPORTED].update(image.other_shapes)
+        self.losses[UNSUPPORTED].update(image.other_shapes)
         shapes, corners = [], []
         for shape in map(_sort_corners, image.shapes):
             visible = self._clip(shape, size)

@@ -23,7 +23,7 @@ from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.shard_sets.shard_names import RECIPE_RECORDS, recipe_file_names
 from tfod.tfrecord.writer import ShardLayout
 
-WITHOUT_OBJECTS = "images without objects, not written, because each record needs an object"
+WITHOUT_OBJECTS = "images not written, because each record needs an object"
 
 
 class Writer(shards.Writer):
