@@ -19,7 +19,7 @@ def run_version() -> Sample:
 
 
 def run_check(shard: str, records: int) -> Sample:
-    return _run([*_TFOD, "check", shard, "--jobs", "1"], records)
+    return _run([*_TFOD, "check", shard, "--jobs", "1", "--decode", "200"], records)
 
 
 def run_panlabel(shard: str, records: int) -> Sample:

@@ -23,9 +23,9 @@ _STYLE = """
 
 
 def find_packages(root: Path) -> dict[str, Path]:
-    """Return the packages in a folder, and the module ``beam``, by name."""
+    """Return the packages in a folder, and the modules on the same level, by name."""
     folders = {path.parent.name: path.parent for path in root.glob("*/__init__.py")}
-    return {**folders, "beam": root / "beam.py"}
+    return {**folders, **{name: root / f"{name}.py" for name in ("beam", "functions")}}
 
 
 def find_imports(path: Path) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pytest
 PLUGIN = Path(__file__).parents[1] / "plugin"
 ROOMS = (
     *("kernel", "tfrecord", "example", "detection", "sources", "training", "formats", "checker"),
-    *("shards", "datumaro", "beam", "cvat", "cli"),
+    *("shards", "functions", "datumaro", "beam", "cvat", "cli"),
 )
 """From the lowest to the highest."""
 

@@ -13,6 +13,7 @@ from tests.conftest import CORPUS
 _SHARD = str(CORPUS / "blood-cells")
 LIGHT = {
     "import tfod": "numpy",
+    "import tfod; tfod.check, tfod.convert": "numpy tfod.checker tfod.formats",
     "import tfod.datumaro, tfod.cli.main": "datumaro tensorflow flask django cvat_sdk PIL cv2 lxml",
     # Neither XML, images nor outlines before they are needed.
     "import tfod.formats.voc, tfod.formats.coco": (
@@ -50,6 +51,22 @@ def test_every_public_name_is_there() -> None:
     assert tfod.__all__ == sorted(tfod.__all__)
     for name in tfod.__all__:
         assert getattr(tfod, name) is not None
-    assert set(tfod.__all__) <= set(dir(tfod))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = tfod.no_such_name
+
+
+def test_dir_lists_the_public_names_only(tmp_path: Path) -> None:
+    """Also after submodules were imported, which Python sets as attributes."""
+    code = f"""
+import tfod
+before = dir(tfod)
+assert tfod.check({_SHARD!r}, decode="none").counts.records
+tfod.convert({_SHARD!r}, "x.csv", no_images=True), tfod.describe({_SHARD!r})
+tfod.diff({_SHARD!r}, {_SHARD!r}), tfod.functions, tfod.shards.diff
+import tfod.training, tfod.errors
+assert dir(tfod) == before == sorted(tfod.__all__), {{*dir(tfod)}} ^ {{*before}}
+assert not {{"functions", "shards", "errors", "checker"}} & {{*before}}
+exec("from tfod import *")
+assert check is tfod.check and Report is tfod.Report
+"""
+    run_python("-c", code, folder=tmp_path).succeeded()

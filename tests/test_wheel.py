@@ -33,6 +33,7 @@ def test_contents(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "tfod/__init__.py",
+        "tfod/__init__.pyi",
         "tfod/py.typed",
         "tfod/datumaro/dataset_base.py",
         "tfod/label_maps/coco.pbtxt",

@@ -12,7 +12,8 @@ from typing import Any
 
 import jsonschema_rs
 import numpy as np
-from tfod.checker.analysis.result import ShardResult
+from tfod.checker.analysis.result import ShardResult, Undecoded
+from tfod.checker.baseline import Baseline
 from tfod.checker.finding import Finding, Findings, Rule, Severity
 from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
 from tfod.checker.reporters.samples import Sample
@@ -73,6 +74,7 @@ def make_report(
     sources: Sequence[str] = ("a.record",),
     figures: Mapping[str, Counter[Any]] | None = None,
     receiver: str = "any",
+    baseline: Baseline | None = None,
     **profile: str,
 ) -> Report:
     """A report of these findings, of which the first ``most`` are listed; counts are true."""
@@ -92,7 +94,7 @@ def make_report(
         fail_on=fail_on,
         shards=shards,
         **(figures or {}),
-        undecoded="an even sample",
+        undecoded=Undecoded("spread over all shards", "--decode all"),
         files=files,
     )
     return Report.of(
@@ -100,6 +102,7 @@ def make_report(
         receiver=receiver,
         fail_on=fail_on,
         max_listed=most,
+        baseline=baseline,
         version="1.2.3",
         duration=1.5,
     )

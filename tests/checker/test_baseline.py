@@ -26,7 +26,7 @@ from tests.conftest import examples
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.sound import LABEL_MAP, TF
-from tests.records import encode, image, objects, write_shard
+from tests.records import encode, frame, image, objects, write_shard
 
 SOUND = (0.1, 0.2, 0.3, 0.4)
 INVERTED = (0.5, 0.2, 0.3, 0.4)
@@ -195,9 +195,22 @@ def test_the_verdict_is_about_what_is_new_and_the_receivers_about_all(
     written_by(run, baseline, train)
     result = run("check", train, "--baseline", baseline, "--for", "any", "--decode=none")
     assert result.code == 0
-    assert result.out.startswith("VALID")
-    assert " known findings in the baseline\n" in result.out
+    assert result.out.startswith("No new findings; ")
+    assert "known ones remain, and these shards are still invalid" in result.out.replace("\n", " ")
     assert "od-api        fails: BOX003" in result.out.replace("\n", " ")
+
+
+def test_cvat_would_refuse_what_is_known(run: Run, train: Path, tmp_path: Path) -> None:
+    baseline = tmp_path / "b.json"
+    (train / "label_map.pbtxt").unlink()
+    written_by(run, baseline, train, "--for", "cvat")
+    result = run("check", train, "--baseline", baseline, "--for", "cvat", "--decode=none")
+    assert result.code == 0 and result.out.startswith("No new findings; ")
+    assert "CVAT would refuse these shards" in result.out.replace("\n ", "")
+    assert "VALID" not in result.out and "Next:" not in result.out
+    (train / "new.tfrecord").write_bytes(frame(bad_records(1)[0])[:-3])
+    result = run("check", train, "--baseline", baseline, "--for", "cvat", "--decode=none")
+    assert result.code == 1 and result.out.startswith("INVALID for CVAT: ")
 
 
 @pytest.mark.parametrize(

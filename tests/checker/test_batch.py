@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tfod.checker import check
 from tfod.checker.analysis import examine
 from tfod.checker.analysis.batch import Batch
-from tfod.checker.analysis.encoded_images import Decoder, EncodedImages
+from tfod.checker.analysis.decoding import Decoder, Decoding
+from tfod.checker.analysis.encoded_images import EncodedImages
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
 from tfod.detection.detections import Detections
@@ -38,7 +39,7 @@ RECORDS = st.lists(
 def of(records: RecordBatch) -> Batch:
     """A batch as the checker makes it."""
     found = Detections(ExampleBatch.of(records), READY["cvat"].field_mapping)
-    return Batch(found, EncodedImages.of(found, Decoder(0)), READY["cvat"])
+    return Batch(found, EncodedImages.of(found, Decoder(Decoding(0), None)), READY["cvat"])
 
 
 @given(RECORDS)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 from collections import Counter
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from tfod.checker import check as check_module
-from tfod.checker.analysis import encoded_images
+from tfod.checker.analysis import decoding
+from tfod.checker.analysis import result as result_module
+from tfod.checker.analysis.decoding import MaxDecoded
 from tfod.checker.analysis.result import MAX_COUNTED_KEYS, add_bounded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding, Findings, Severity, select_listed
 from tfod.checker.profiles.profile import OFF, READY
+from tfod.checker.reporters.json import render_json
+from tfod.checker.reporters.text import render_text
+from tfod.checker.reporters.wording import format_verdict
 from tfod.checker.rules.registry import all_rules
 from tfod.sources.resolver import resolve
 
@@ -106,24 +115,135 @@ def test_more_damages_than_records_between_them(tmp_path: Path) -> None:
     assert report.counts.records == 2
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("most", "decoded"), [(0, 0), (2, 2), (5, 5), (6, 6), (99, 6), (None, 6)])
-def test_the_first_images_of_each_shard_are_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, decoded: int, threads: int
-) -> None:
-    monkeypatch.setattr(encoded_images.os, "cpu_count", lambda: threads)
-    half = jpeg(quality=95)
-    broken = half[: len(half) // 2] + b"\xff\xd9"
-    records = [record(f"{one}.jpg", encoded=jpeg(quality=60 + one)) for one in range(5)]
-    records.append(record("broken.jpg", encoded=broken))
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """Shards of 260 images each, of which image 250 is damaged."""
+    sound, cut = jpeg(quality=95), jpeg(quality=95)
+    cut = cut[: len(cut) // 2] + b"\xff\xd9"
+    records = [record(f"{n}.jpg", encoded=cut if n == 250 else sound) for n in range(260)]
     for name in ("train", "val"):
         (tmp_path / f"{name}.tfrecord").write_bytes(shard_of(*records))
-    report = check_sources([str(tmp_path)], Options(decode=most))
+    return tmp_path
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("requested", "max_bytes", "decoded", "reason"),
+    [
+        ("auto", 1 << 30, 260, ""),
+        ("auto", 1000, 200, "spread over all shards"),
+        (0, 1 << 30, 0, "as requested"),
+        (2, 1 << 30, 2, "spread over all shards"),
+        (259, 1 << 30, 259, "spread over all shards"),
+        (260, 1000, 260, ""),
+        (1000, 1000, 260, ""),
+        (None, 1000, 260, ""),
+    ],
+)
+def test_which_images_are_decoded(
+    large: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    requested: MaxDecoded,
+    max_bytes: int,
+    decoded: int,
+    reason: str,
+    threads: int,
+) -> None:
+    monkeypatch.setattr(decoding.os, "cpu_count", lambda: threads)
+    monkeypatch.setattr(decoding, "MAX_BYTES_TO_DECODE", max_bytes)
+    monkeypatch.setattr(decoding, "_SAMPLE", 399)  # of two shards
+    report = check_sources([str(large)], Options(decode=requested))
     assert [one.decoded for one in report.shards] == [decoded, decoded]
-    assert report.counts.by_code.get("IMG003", 0) == (2 if decoded == 6 else 0)
-    assert bool(report.undecoded) == (decoded < 6)
-    if 0 < decoded < 6:
-        assert report.undecoded.startswith(f"the first {most} of each shard")
+    assert report.undecoded.reason == reason
+    if not reason:
+        assert report.counts.by_code["IMG003"] == 2
+    verdict = format_verdict(report)
+    assert (f"; {2 * decoded} of 520 images decoded, {reason}" in verdict) is bool(reason)
+    assert ("--decode all" in render_text(report, color=False)) is bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("requested", "sizes", "expected"),
+    [
+        ("auto", [200_000_000], None),
+        ("auto", [], None),
+        ("auto", [200_000_000, 1], 500),
+        ("auto", [10**9], 1000),
+        ("auto", [10**9] * 3, 333),
+        ("auto", [10**9] * 6, 200),
+        ("auto", [None], 1000),  # a server does not tell it
+        (7, [1], 7),
+        (None, [10**9], None),
+        (0, [1], 0),
+    ],
+)
+def test_the_number_of_images_depends_on_all_shards(
+    requested: MaxDecoded, sizes: list[int | None], expected: int | None
+) -> None:
+    chosen = decoding.choose_decoding(requested, sizes)
+    assert chosen == (expected, requested is not None)
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_a_sample_is_spread_unless_the_length_is_unknown(tmp_path: Path, compression: str) -> None:
+    """A damaged image is in each tenth of the shard."""
+    cut = jpeg(quality=95)
+    cut = cut[: len(cut) // 2] + b"\xff\xd9"
+    data = shard_of(*(record(f"{n}.jpg", encoded=cut) for n in range(100)))
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(gzip.compress(data) if compression else data)
+    report = check_sources([str(path)], Options(decode=30))
+    records = [one.record for one in report.findings if one.code == "IMG003"]
+    assert report.counts.decoded == len(records) == 30
+    if compression:
+        assert records == [*range(30)]
+        assert report.undecoded.reason == "the first ones of each shard"
+    else:
+        assert {number // 10 for number in records} == {*range(10)}
+        (tmp_path / "b.tfrecord").write_bytes(gzip.compress(data))
+        both = check_sources([str(tmp_path)], Options(decode=30)).undecoded.reason
+        assert both == "spread over all shards, but the first ones of compressed shards"
+
+
+def test_processes_decode_the_same_sample(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "_MIN_BYTES_FOR_PROCESSES", 0)
+    monkeypatch.setattr(decoding, "MAX_BYTES_TO_DECODE", 1000)
+    monkeypatch.setattr(decoding, "_SAMPLE_PER_SHARD", 30)
+    monkeypatch.setattr(decoding, "_SAMPLE", 80)
+    one, two = (check_sources([str(large)], Options(jobs=jobs)) for jobs in (1, 2))
+    assert [shard.decoded for shard in one.shards] == [40, 40]
+    assert render_json(replace(two, duration=one.duration)) == render_json(one)
+
+
+def test_an_image_of_many_pixels_in_few_bytes_is_only_decoded_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    buffer = io.BytesIO()
+    Image.new("RGB", (2000, 2000)).save(buffer, "PNG")
+    path.write_bytes(shard_of(record("a.png", encoded=buffer.getvalue())))
+    report = check_sources([str(path)])
+    assert report.counts.decoded == 0
+    assert "many more pixels than bytes" in report.undecoded.reason
+    assert check_sources([str(path)], Options(decode=None)).counts.decoded == 1
+
+
+def test_what_is_no_image_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of(record("a.jpg", encoded=jpeg()), record("b.jpg", encoded=b"<html>")))
+    report = check_sources([str(path)])
+    assert (report.counts.decoded, report.undecoded.fix) == (1, "")
+    assert "1 of 2 images decoded, because the others are not images" in format_verdict(report)
+
+
+def test_without_pillow_the_verdict_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (decoding, result_module):
+        monkeypatch.setattr(module, "can_decode", lambda: False)
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(shard_of(record("a.jpg", encoded=jpeg())))
+    report = check_sources([str(path)])
+    assert "; 0 of 1 image decoded, because Pillow is not installed" in format_verdict(report)
+    assert "pip install Pillow" in render_text(report, color=False)
 
 
 def test_a_shard_that_goes_meanwhile(tmp_path: Path) -> None:

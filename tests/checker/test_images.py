@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
-from tfod.checker.analysis.encoded_images import (
-    ImageFacts,
-    find_decoding_error,
-    looks_like,
-    strict_pillow,
-)
+from tfod.checker.analysis.decoding import find_decoding_error, strict_pillow
+from tfod.checker.analysis.encoded_images import ImageFacts, looks_like
 from tfod.checker.check import check_sources
 from tfod.checker.finding import Severity
 from tfod.detection.images.image import ImageHeader, read_image_header

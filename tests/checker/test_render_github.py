@@ -30,7 +30,9 @@ def test_a_workflow_command_for_each_finding() -> None:
         found("BOX903", "box 1", "a,b:1.record", record=1, offset=2, item="1.jpg"),
     ]
     report = make_report(findings, sources=["a,b:1.record", "anno.zip", "a.record"])
-    assert render_github(report).splitlines() == [
+    verdict, *lines = render_github(report).splitlines()
+    assert verdict.startswith("INVALID: 1 error, 1 warning, 1 info;")
+    assert lines == [
         "::error file=a%2Cb%3A1.record,title=BOX903 box outside the image"
         "::record 1, byte 2 (1.jpg): box 1%0AFix: Clip boxes to the image.",
         "::warning file=a.record,title=LAB906 class differs from the map by case or spaces"

@@ -83,7 +83,9 @@ def test_verdict_counts_fixes_and_sources() -> None:
 
 def test_a_clean_report_and_an_empty_one() -> None:
     clean = page(make_report(figures=some_figures()))
-    assert "Valid: 1,204 images, 1 box" in clean.text and "by rule" not in clean.text
+    assert (
+        "Valid: 1,204 images (1,000 decoded), 1 box" in clean.text and "by rule" not in clean.text
+    )
     empty = page(make_report(sources=[]))
     assert "no records were read" in empty.text and "No file was read" in empty.text
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.checker.baseline import Baseline
+from tfod.checker.finding import Severity
 from tfod.checker.reporters.escaping import columns, visible
+from tfod.checker.reporters.github import render_github
+from tfod.checker.reporters.html import render_html
+from tfod.checker.reporters.junit import render_junit
 from tfod.checker.reporters.text import render_text
 
-from tests.checker.reports import WARNING, found, hostile_report, make_report
+from tests.checker.reports import ERROR, INFO, WARNING, found, hostile_report, make_report
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 
@@ -59,9 +65,10 @@ def middle_sized():
 
 
 GOLDEN = """\
-INVALID: 22 errors, 4 warnings, 1 info
+INVALID: 22 errors, 4 warnings, 1 info; 1,000 of 1,200 images decoded, spread
+  over all shards
 Checked: 6 shards, 1,204 records, 1,200 images, 1 box
-Decoded: 1,000 of 1,200 images (an even sample)
+Decoded: 1,000 of 1,200 images (to decode all: --decode all)
 Profile: tf_detection_api (12 of its 12 features are in all of the first 100
   records of the first shard)
 Label map: label_map.pbtxt
@@ -115,9 +122,10 @@ def test_the_whole_text() -> None:
 
 def test_nothing_found() -> None:
     assert text(make_report()) == (
-        "VALID: 0 errors, 0 warnings, 0 infos\n"
+        "VALID: 0 errors, 0 warnings, 0 infos; 1,000 of 1,200 images decoded, spread over\n"
+        "  all shards\n"
         "Checked: 1 shard, 1,204 records, 1,200 images, 1 box\n"
-        "Decoded: 1,000 of 1,200 images (an even sample)\n"
+        "Decoded: 1,000 of 1,200 images (to decode all: --decode all)\n"
         "Profile: cvat (requested)\n"
         "Label map: label_map.pbtxt\n"
     )
@@ -132,9 +140,41 @@ def test_quiet_is_the_findings_alone() -> None:
 
 def test_warnings_that_fail_are_said_to() -> None:
     one = found("LAB906", "x")
-    assert text(make_report([one])).startswith("VALID: 0 errors, 1 warning, 0 infos\n")
+    assert text(make_report([one])).startswith("VALID: 0 errors, 1 warning, 0 infos;")
     failed = text(make_report([one], fail_on=WARNING))
-    assert failed.startswith("INVALID: 0 errors, 1 warning, 0 infos (warnings fail, too)\n")
+    assert failed.startswith("INVALID: 0 errors, 1 warning, 0 infos (warnings fail, too);")
+
+
+@pytest.mark.parametrize(
+    ("known", "worst", "new", "how", "headline"),
+    [
+        (7, ERROR, 0, {"receiver": "cvat", "sources": ["a.zip"]}, "CVAT would refuse this zip"),
+        (7, ERROR, 0, {"receiver": "cvat"}, "CVAT would refuse these shards"),
+        (7, WARNING, 0, {"receiver": "cvat"}, None),
+        (7, ERROR, 2, {"receiver": "od-api"}, "these shards are still invalid for the OD API"),
+        (7, WARNING, 0, {"fail_on": WARNING, "sources": ["a.zip", "b.zip"]}, "these zips are"),
+        (1, INFO, 0, {}, None),
+        (0, None, 0, {"receiver": "cvat", "sources": ["a.zip"]}, None),
+    ],
+)
+def test_with_a_baseline_shards_are_never_called_valid(
+    known: int, worst: Severity | None, new: int, how: dict[str, Any], headline: str | None
+) -> None:
+    """Neither in the verdict nor in the next step, in any format."""
+    baseline = Baseline("b.json", {}, known, worst)
+    report = make_report([found("LAB906", "x")] * new, baseline=baseline, **how)
+    assert report.valid
+    pages = (text(report), render_github(report), render_junit(report), render_html(report))
+    for page in (" ".join(page.split()) for page in pages):
+        assert "VALID" not in page and "Ready" not in page and "Upload annotations" not in page
+        assert ("No new errors; " if new else "No new findings; ") in page
+        remaining = {0: "no known ones remain", 1: "1 known one remains"}
+        assert remaining.get(known, f"{known} known ones remain") in page
+        if headline:
+            assert f"remain, and {headline}" in page.replace("&#39;", "'")
+        else:
+            assert "refuse" not in page and "still" not in page
+    assert text(make_report([found("BOX903", "x")], baseline=baseline)).startswith("INVALID: 1 err")
 
 
 def test_totals_are_true_though_none_is_listed() -> None:

@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("check a.record --profile nothing", "nothing"),
         ("check a.record --label-map absent.pbtxt", "absent.pbtxt: no such label map"),
         ("check a.record --severity BOX06=off", "did you mean BOX016 or BOX006"),
-        ("check a.record --severity BOX006=bad", "expected CODE=error, warning, info, off"),
+        ("check a.record --severity BOX006=bad", "choose from error, warning, info, off"),
         ("check a.record --cvat-xml absent.xml", "absent.xml"),
         ("check a.record --cvat-labels absent.json", "absent.json"),
         ("check a.record --images absent", "absent"),

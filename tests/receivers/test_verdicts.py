@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tfod
-from tfod.checker.analysis.encoded_images import parse_max_decoded
+from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Severity
 from tfod.checker.profiles.profile import OFF, READY

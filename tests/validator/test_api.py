@@ -186,6 +186,26 @@ def test_receivers(service: Service, good_zip: bytes) -> None:
     assert service.get(found["links"]["text"]).text.startswith("VALID for CVAT: ")
 
 
+@pytest.mark.parametrize(
+    ("decode", "decoded", "verdict"),
+    [
+        ("", 3, "VALID: 0 errors, 2 warnings, 1 info\n"),
+        ("all", 3, "VALID: 0 errors, 2 warnings, 1 info\n"),
+        ("2", 2, "2 of 3 images decoded, spread"),
+        ("none", 0, "0 of 3 images decoded, as requested"),
+    ],
+)
+def test_images_to_decode(
+    service: Service, good_zip: bytes, decode: str, decoded: int, verdict: str
+) -> None:
+    found = service.upload({"file": ("a.zip", good_zip), "decode": (None, decode)}).json()
+    assert found["options"]["decode"] == (decode or None)
+    assert found["report"]["counts"]["decoded"] == decoded
+    assert verdict in service.get(found["links"]["text"]).text
+    page = service.get(found["links"]["html"]).text
+    assert ("upload them again with “Decode all images”" in page) is (decoded < 3)
+
+
 @pytest.mark.parametrize("field", ["for", "profile"])
 def test_a_field_is_named(service: Service, good_zip: bytes, field: str) -> None:
     response = service.upload({"file": ("a.zip", good_zip), field: (None, "tpu")})
@@ -322,6 +342,7 @@ def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -
         ({"cvat_labels": ("l.json", b"[]")}, {}, "form has no file"),
         ({"file": ("a.zip", b"x"), "decod": (None, "yes")}, {}, "decod is not a field"),
         ({"file": ("a.zip", b"x"), "for": (None, "tpu")}, {}, "for=tpu: expected one of cvat, "),
+        ({"file": ("a.zip", b"x"), "decode": (None, "-1")}, {}, "decode=-1: expected all, none"),
         ({"file": ("a.zip", b"x"), "label_map": (None, "x")}, {}, "expected a file, or one of"),
         ({"file": ("a.zip", b"x")}, {"fial": "error"}, "fial is not a parameter"),
         ({"file": ("a.zip", b"x")}, {"wait": "soon"}, "wait=soon"),

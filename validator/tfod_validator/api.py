@@ -255,7 +255,11 @@ def describe(validation: Validation, token: str) -> dict[str, Any]:
         "ended": _to_iso(result.ended) if result else None,
         "expires": _to_iso(submission.created + queue().settings.report_seconds),
         "files": [vars(file) for file in submission.files],
-        "options": {"for": submission.receiver, "profile": submission.profile},
+        "options": {
+            "for": submission.receiver,
+            "profile": submission.profile,
+            "decode": submission.decode,
+        },
         "progress": {
             "bytes": {"done": min(done, total), "total": total},
             "records": {"done": records, "total": records if result else None},

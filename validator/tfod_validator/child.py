@@ -22,6 +22,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import Configuration, make_options
@@ -136,6 +137,7 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
         configuration,
         Configuration(),
         task=load_task(paths["cvat_labels"], None) if "cvat_labels" in paths else None,
+        decode=parse_max_decoded(request.decode or "auto"),
         max_findings=settings.max_findings,
         max_record_bytes=settings.max_record_bytes,
         archive_limits=ZipLimits(

@@ -67,6 +67,7 @@ class Request:
     Attributes:
         receiver: name of the program that will read the shards; None if not specified.
         profile, label_map: names of a built-in profile and label map; None if not specified.
+        decode: images to decode, as for ``tfod check --decode``; None if not specified.
         token: SHA-256 of the token that is needed to delete or repair the upload.
         created: seconds since 1970.
         repair_of: id of the validation whose upload is repaired before the check.
@@ -76,6 +77,7 @@ class Request:
     receiver: str | None = None
     profile: str | None = None
     label_map: str | None = None
+    decode: str | None = None
     client: str = ""
     token: str = ""
     created: float = field(default_factory=time.time)

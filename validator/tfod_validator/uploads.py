@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 import prometheus_client as prometheus
 from flask import Request as FlaskRequest
 from flask import current_app, request
+from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
 from tfod.detection.labels.label_map import packaged_label_maps
@@ -36,6 +37,8 @@ _TEXTS: dict[str, Collection[str]] = {
     "label_map": packaged_label_maps(),
 }
 """Form fields with texts, and their possible values."""
+_DECODE = "decode"
+"""The form field with the images to decode, which may be a number."""
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 0.25
 _bytes = prometheus.Counter("tfod_uploaded_bytes_total", "Number of uploaded bytes.")
 _log = logging.getLogger("tfod.service")
@@ -176,7 +179,12 @@ def repair(key: str, token: str) -> tuple[Validation, str]:
     except FileNotFoundError:
         detail = "The upload was deleted. Upload it again to repair it."
         raise ProblemError(410, detail, limit="upload_seconds") from None
-    texts = {"for": original.receiver, "profile": original.profile, "label_map": original.label_map}
+    texts = {
+        "for": original.receiver,
+        "profile": original.profile,
+        "label_map": original.label_map,
+        _DECODE: original.decode,
+    }
     return _queue(folder, files, texts, client=client, repair_of=key)
 
 
@@ -210,9 +218,13 @@ def _store(path: Path, role: str, client_name: str, number: int = 1) -> Uploaded
 def _require_valid(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> None:
     roles = Counter(file.role for file in files)
     for name, text in texts.items():
+        if name == _DECODE:
+            _require_decode(text)
+            continue
         choices = _TEXTS.get(name)
         if choices is None:
-            raise _unknown_field(name, "a field of the form", dict.fromkeys((*_ROLES, *_TEXTS)))
+            names = dict.fromkeys((*_ROLES, *_TEXTS, _DECODE))
+            raise _unknown_field(name, "a field of the form", names)
         if text not in choices:
             expected = "a file, or one of " if name in _ROLES else "one of "
             detail = f"{name}={text[:80]}: expected {expected}{', '.join(choices)}."
@@ -223,6 +235,14 @@ def _require_valid(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> N
     for role in _ROLES[1:]:
         if roles[role] > 1:
             raise ProblemError(400, f"The field {role} has several files. Send only one.")
+
+
+def _require_decode(text: str) -> None:
+    try:
+        parse_max_decoded(text)
+    except ValueError:
+        detail = f"decode={text[:80]}: expected all, none, or the number of images per shard."
+        raise ProblemError(400, detail, parameter=_DECODE) from None
 
 
 def _unknown_field(name: str | None, kind: str, fields: Iterable[str]) -> ProblemError:
@@ -244,6 +264,7 @@ def _queue(
         receiver=texts.get("for"),
         profile=texts.get("profile"),
         label_map=texts.get("label_map"),
+        decode=texts.get(_DECODE),
         token=hash_token(token),
         client=client,
         repair_of=repair_of,

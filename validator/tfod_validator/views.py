@@ -14,6 +14,7 @@ from mmap import ACCESS_READ, mmap
 from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
+from tfod.checker.analysis.decoding import MAX_BYTES_TO_DECODE
 from tfod.checker.finding import FAMILIES, plural, size
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
@@ -63,6 +64,7 @@ def index() -> str:
         settings=queue().settings,
         receivers=[item for name, item in RECEIVERS.items() if name not in _FIRST_CHOICES],
         profiles=READY.values(),
+        max_bytes_to_decode=MAX_BYTES_TO_DECODE,
     )
 
 

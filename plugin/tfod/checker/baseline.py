@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfod.checker.finding import Findings
+from tfod.checker.finding import Findings, Severity
 from tfod.checker.rules.registry import all_rules
 from tfod.errors import TfodError
 from tfod.tfrecord.shard_sets.shard_names import stated_name
@@ -24,11 +24,19 @@ _FILE_FAMILIES = ("TFR", "ZIP", "SET")
 
 
 class Baseline(NamedTuple):
-    """The counts of known findings per fingerprint, and how many the current check has hidden."""
+    """The known findings.
+
+    Attributes:
+        name: path of the report.
+        counts: number of known findings per fingerprint.
+        hidden: number of findings of the current check that are known, and so not reported.
+        worst: the highest severity of these; None if there are none.
+    """
 
     name: str
     counts: Mapping[str, int]
     hidden: int = 0
+    worst: Severity | None = None
 
 
 def read_baseline(path: str) -> Baseline:
@@ -63,7 +71,7 @@ def remove_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
     All findings must be listed. If there are more of a fingerprint than known, the last are new.
     """
     seen: Counter[str] = Counter()
-    hidden = 0
+    hidden: list[Severity] = []
     for findings in datasets:
         new = []
         for finding in findings.all():
@@ -73,9 +81,11 @@ def remove_known(datasets: Sequence[Findings], baseline: Baseline) -> Baseline:
             count = seen[fingerprint] if is_counted else 1
             if count > baseline.counts.get(fingerprint, 0):
                 new.append(finding)
-        hidden += findings.total - len(new)
+            else:
+                hidden.append(finding.severity)
         findings.keep(new)
-    return baseline._replace(hidden=hidden)
+    worst = max(hidden, key=lambda severity: severity.rank, default=None)
+    return baseline._replace(hidden=len(hidden), worst=worst)
 
 
 def _fingerprint(finding: Mapping[str, Any]) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tfod.checker.analysis.encoded_images import MAX_DECODED, explain_undecoded
+from tfod.checker.analysis.decoding import Decoding, MaxDecoded, choose_decoding
 from tfod.checker.analysis.examine import Instructions, Progress, examine
-from tfod.checker.analysis.result import DatasetResult, ShardResult
+from tfod.checker.analysis.result import DatasetResult, ShardResult, explain_undecoded
 from tfod.checker.finding import Findings, Severity
 from tfod.checker.profiles.choice import AS_IMPORTED, NO_PROFILE, choose_profile
 from tfod.checker.profiles.policy import resolve_levels
@@ -55,7 +55,8 @@ class Options:
             is given, and otherwise for any.
         task, training_config: references to compare the shards with.
         label_map: file or name of a label map for all shards; None for the one next to each shard.
-        decode: maximum number of images to decode per shard; None for all, 0 for none.
+        decode: maximum number of images to decode per shard; None for all, 0 for none. "auto" is
+            all if the shards are small in total, or else a sample.
         severities: the user's severities of rules or families.
         configuration: the file that options were read from, shown in the report.
         max_findings: maximum number of findings to list.
@@ -70,7 +71,7 @@ class Options:
     task: Task | None = None
     training_config: TrainingConfig | None = None
     label_map: str | None = None
-    decode: int | None = MAX_DECODED
+    decode: MaxDecoded = "auto"
     severities: Severities = field(default_factory=dict)
     configuration: str | None = None
     max_findings: int = 1000
@@ -113,8 +114,11 @@ def check(
         sources = sources.join()
     datasets = sources.datasets or [Dataset("")]
     is_only = len(datasets) == 1
+    # One decision for all shards, so that processes and Beam give the same report.
+    decoding = choose_decoding(options.decode, [shard.size for shard in sources.shards])
     reports = [
-        _check_dataset(dataset, options, receiver, progress, is_only) for dataset in datasets
+        _check_dataset(dataset, options, receiver, decoding, progress, is_only)
+        for dataset in datasets
     ]
     unused = _check_label_maps(sources.unused_label_maps, options, receiver)
     baseline = options.baseline
@@ -135,7 +139,12 @@ def check(
 
 
 def _check_dataset(
-    dataset: Dataset, options: Options, receiver: Receiver, progress: Progress, is_only: bool
+    dataset: Dataset,
+    options: Options,
+    receiver: Receiver,
+    decoding: Decoding,
+    progress: Progress,
+    is_only: bool,
 ) -> DatasetReport:
     implied = READY[receiver.profile] if receiver.profile else None
     profile, chosen, unmatched = choose_profile(
@@ -167,7 +176,7 @@ def _check_dataset(
         label_maps=label_maps,
         max_findings=_max_listed(options),
         max_record_bytes=options.max_record_bytes,
-        decode=options.decode,
+        decoding=decoding,
         keeps_rows=task is not None,
         counts_objects=options.training_config is not None,
     )
@@ -189,7 +198,7 @@ def _check_dataset(
         shards=[replace(shard, rows=[], index=[]) for shard in result.shards],
         classes=result.classes,
         image_sizes=result.image_sizes,
-        undecoded=explain_undecoded(options.decode, levels),
+        undecoded=explain_undecoded(decoding, levels, result.shards),
         files=[SourceFile(file.name, file.size) for file in dataset.files],
         verdicts=by_receiver,
     )

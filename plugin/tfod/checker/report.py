@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfod.checker.analysis.result import ShardResult, add_bounded
+from tfod.checker.analysis.result import ShardResult, Undecoded, add_bounded
 from tfod.checker.finding import Finding, Findings, JsonValue, Severity, select_listed
 from tfod.checker.receivers import ReceiverVerdict, merge_verdicts
 from tfod.version import __version__
@@ -100,7 +100,7 @@ class DatasetReport:
         fail_on: the lowest severity that makes the dataset invalid.
         classes: number of boxes of each class, by text, or by ``#id`` if there is no text.
         image_sizes: number of images by height and width in pixels.
-        undecoded: why not all images were decoded; empty if they were.
+        undecoded: why not all images were decoded, and how to decode all.
         verdicts: verdict of each receiver, if the check is for any; includes known findings.
     """
 
@@ -111,7 +111,7 @@ class DatasetReport:
     shards: Sequence[ShardResult] = ()
     classes: Counter[str] = field(default_factory=Counter)
     image_sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    undecoded: str = ""
+    undecoded: Undecoded = field(default_factory=Undecoded)
     files: Sequence[SourceFile] = ()
     verdicts: Sequence[ReceiverVerdict] = ()
 
@@ -181,7 +181,7 @@ class Report:
     shards: Sequence[ShardResult]
     classes: Counter[str]
     image_sizes: Counter[tuple[int, int]]
-    undecoded: str
+    undecoded: Undecoded
     verdicts: Sequence[ReceiverVerdict]
     duration: float
     configuration: str | None = None
@@ -230,7 +230,12 @@ class Report:
             shards=shards,
             classes=classes,
             image_sizes=sizes,
-            undecoded="; ".join(dict.fromkeys(dataset.undecoded for dataset in incomplete)),
+            undecoded=Undecoded(
+                *(
+                    "; ".join(dict.fromkeys(filter(None, texts)))
+                    for texts in zip(*(data.undecoded for data in incomplete), strict=True)
+                )
+            ),
             verdicts=merge_verdicts(verdict for part in parts for verdict in part.verdicts),
             **more,
         )
@@ -295,7 +300,7 @@ class Report:
                     for shard, by_code in sorted(counts.by_shard.items())
                 },
             },
-            "undecoded": self.undecoded,
+            "undecoded": self.undecoded.reason,
             "severities": {code: level.value for code, level in sorted(self.severities.items())},
             "findings": [finding.to_json() for finding in self.findings],
             "statistics": {

@@ -8,7 +8,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfod.errors import TfodError, excerpt, suggest
@@ -174,6 +174,13 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if any(option.startswith("--ru") and RUNNER.startswith(option) for option in options):
         return ours[:end], ours[end + 1 :]
     return ours, []
+
+
+def select_arguments(
+    function: Callable[..., Any], arguments: argparse.Namespace
+) -> Mapping[str, Any]:
+    """Return the arguments for the keyword parameters of a function, which have the same names."""
+    return {name: getattr(arguments, name) for name in function.__kwdefaults__ or {}}
 
 
 # Functions that add a shared argument. ``add`` is ``add_argument`` of a parser or of a group.

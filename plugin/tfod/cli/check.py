@@ -7,23 +7,14 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from tfod.checker.analysis.encoded_images import MAX_DECODED, parse_max_decoded
 from tfod.checker.check import Options, check
-from tfod.checker.configuration import (
-    LEVELS,
-    Configuration,
-    find_configuration,
-    load_configuration,
-    make_options,
-)
+from tfod.checker.configuration import LEVELS
 from tfod.checker.finding import plural
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import ANY, RECEIVERS
 from tfod.checker.report import Report
-from tfod.checker.rules.registry import require_rule_names
 from tfod.cli.arguments import (
     RUNNER,
     Parser,
@@ -36,8 +27,8 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.printing import begin_output, existing_files, list_source_files, print_note
 from tfod.errors import TfodError
+from tfod.functions import open_check
 from tfod.sources.resolved import ResolvedSources
-from tfod.sources.resolver import resolve
 from tfod.tfrecord.progress import PROGRESS
 from tfod.tfrecord.storage.archive import ZipLimits
 
@@ -70,7 +61,7 @@ def add_arguments(parser: Parser) -> None:
         ("--select", "check only these rules or families (comma-separated)"),
         ("--ignore", "skip these; a code takes precedence over its family"),
     ):
-        add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
+        add(name, metavar="CODES", help=text, type=rule_names(name), action="extend", default=[])
     text = f"level of a rule or family: {', '.join(LEVELS)}"
     add("--severity", metavar="CODE=LEVEL", help=text, type=_severity, action="append", default=[])
     text = "level that makes shards invalid: error or warning"
@@ -87,8 +78,8 @@ def add_arguments(parser: Parser) -> None:
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument
-    text = f"images to decode per shard (default: {MAX_DECODED})"
-    add("--decode", metavar="all|none|N", help=text, type=_max_decoded, default=MAX_DECODED)
+    text = "images per shard to decode (default: all up to 200 MB)"
+    add("--decode", metavar="all|none|N", help=text, default="auto")
     text = "number of processes (default: all cores)"
     add("--jobs", metavar="N", help=text, type=whole_number(1))
     add(RUNNER, metavar="NAME", help="Apache Beam runner; its options follow after --")
@@ -103,29 +94,29 @@ def add_arguments(parser: Parser) -> None:
     add("--baseline", metavar="FILE", help=text, type=not_empty)
 
 
-def _max_decoded(text: str) -> int | None:
-    try:
-        return parse_max_decoded(text.lower())
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _severity(text: str) -> tuple[str, str]:
-    code, _, level = (part.strip() for part in text.partition("="))
-    require_rule_names([code.upper()], f"--severity {text}")
-    if level.lower() not in LEVELS:
+    code, equals, level = (part.strip() for part in text.partition("="))
+    if not equals:
         raise TfodError(f"--severity {text}: expected CODE={', '.join(LEVELS)}")
-    return code.upper(), level.lower()
+    return code, level
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    path = arguments.config
-    configuration = load_configuration(path) if path else find_configuration()
-    options = _make_options(arguments, configuration)
-    with _resolve(arguments.sources, options) as all_sources:
-        sources = all_sources
-        if configuration.exclude:
-            sources = _exclude(all_sources, configuration, arguments.quiet)
+    runner = None if arguments.runner is None else _make_runner(arguments)
+    task = _fetch_task(arguments) if arguments.cvat else None
+    arguments.jobs = arguments.jobs or os.cpu_count() or 1
+    limits = ZipLimits()
+    limits = ZipLimits(
+        total_bytes=read_limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
+        entries=read_limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
+    )
+    max_record_bytes = read_limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes)
+    more = {"runner": runner, "task": task, "archive_limits": limits}
+    with open_check(arguments, max_record_bytes=max_record_bytes, **more) as opened:
+        options, configuration, sources, all_sources, excluded = opened
+        if excluded and not arguments.quiet:
+            reason = f"{configuration.file} excludes {'it' if len(excluded) == 1 else 'them'}"
+            print_note(f"{plural(len(excluded), 'file')} not checked: {reason}")
         inputs = [*existing_files(*(getattr(arguments, name) for name in _FILES)), arguments.images]
         inputs += existing_files(configuration.file, configuration.profile, options.label_map)
         inputs += list_source_files(all_sources)
@@ -134,66 +125,6 @@ def _run(arguments: argparse.Namespace) -> int:
             report = check(sources, options)
             output.write(_render(report, options, arguments, sources))
     return 0 if report.valid else 1
-
-
-def _resolve(sources: list[str], options: Options) -> AbstractContextManager[ResolvedSources]:
-    """Resolve the sources, by default those in the pipeline configuration."""
-    if not sources and options.training_config is not None:
-        sources = options.training_config.sources()
-        if not sources:
-            return nullcontext(ResolvedSources())  # the report says that the config names no shards
-    if not sources:
-        raise TfodError("nothing to check; pass shards, a folder or a zip")
-    return resolve(sources, options.label_map, options.archive_limits)
-
-
-def _exclude(sources: ResolvedSources, config: Configuration, quiet: bool) -> ResolvedSources:
-    remaining, excluded = sources.exclude(config.excludes)
-    if excluded and not remaining.datasets:
-        raise TfodError(f"{config.file} excludes all files; name others, or change its exclude")
-    if excluded and not quiet:
-        reason = f"{config.file} excludes {'it' if len(excluded) == 1 else 'them'}"
-        print_note(f"{plural(len(excluded), 'file')} not checked: {reason}")
-    return remaining
-
-
-def _make_options(arguments: argparse.Namespace, configuration: Configuration) -> Options:
-    command_line = Configuration(
-        receiver=arguments.receiver,
-        profile=arguments.profile,
-        label_map=arguments.label_map,
-        select=arguments.select,
-        ignore=arguments.ignore or (),
-        severity=dict(arguments.severity),
-        fail_on=arguments.fail_on,
-    )
-    references = (arguments.cvat, arguments.cvat_labels, arguments.cvat_xml, arguments.images)
-    training_config = baseline = None
-    if arguments.pipeline_config is not None:
-        from tfod.checker.references.pipeline_config import TrainingConfig
-
-        training_config = TrainingConfig(arguments.pipeline_config)
-    if arguments.baseline:
-        from tfod.checker.baseline import read_baseline
-
-        baseline = read_baseline(arguments.baseline)
-    limits = ZipLimits()
-    return make_options(
-        command_line,
-        configuration,
-        task=_load_task(*references) if any(references) else None,
-        training_config=training_config,
-        decode=arguments.decode,
-        max_findings=arguments.max_findings,
-        max_record_bytes=read_limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
-        jobs=arguments.jobs or os.cpu_count() or 1,
-        runner=None if arguments.runner is None else _make_runner(arguments),
-        archive_limits=ZipLimits(
-            total_bytes=read_limit("TFOD_MAX_ARCHIVE_BYTES", limits.total_bytes),
-            entries=read_limit("TFOD_MAX_ARCHIVE_ENTRIES", limits.entries),
-        ),
-        baseline=baseline,
-    )
 
 
 def _make_runner(arguments: argparse.Namespace) -> Runner:
@@ -210,17 +141,13 @@ def _make_runner(arguments: argparse.Namespace) -> Runner:
     return Runner(name, tuple(arguments.runner_arguments))
 
 
-def _load_task(kind_and_id: list[str] | None, *files: str | None) -> Task:
-    if kind_and_id is None:
-        from tfod.checker.references.cvat_task import load_task
-
-        return load_task(*files)
-    if any(files):
+def _fetch_task(arguments: argparse.Namespace) -> Task:
+    if arguments.cvat_labels or arguments.cvat_xml or arguments.images:
         raise TfodError("--cvat excludes --cvat-xml, --cvat-labels and --images; omit these")
     from tfod.cvat.client.connection import Target, connect
     from tfod.cvat.client.live_task import fetch_task
 
-    target = Target.parse(*kind_and_id)
+    target = Target.parse(*arguments.cvat)
     with connect() as server:
         return fetch_task(server, target).task
 

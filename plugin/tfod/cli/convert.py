@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
-from typing import TYPE_CHECKING
 
 from tfod.checker.finding import plural
 from tfod.cli.arguments import (
@@ -13,19 +11,15 @@ from tfod.cli.arguments import (
     add_label_map,
     add_profile,
     add_receiver,
-    load_named_profile,
     not_empty,
     output_path,
+    select_arguments,
     whole_number,
 )
 from tfod.cli.printing import print_line, print_note
-from tfod.formats.options import OddBoxes, OddMasks, Options
+from tfod.formats.options import OddBoxes, OddMasks
 from tfod.formats.table import FORMATS, TARGETS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tfod.formats.options import CompleteShard
+from tfod.functions import convert
 
 
 def add_arguments(parser: Parser) -> None:
@@ -73,30 +67,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tfod.detection.images.source_ids import LARGEST_FOR
-    from tfod.formats.table import convert
-
-    profile = load_named_profile(arguments.profile)
-    verify = functools.partial(_verify, arguments.receiver)
-    options = Options(
-        field_mapping=profile.field_mapping if profile else None,
-        label_map=arguments.label_map,
-        images=arguments.images,
-        no_images=arguments.no_images,
-        subset=arguments.subset,
-        masks=arguments.masks,
-        ignore_difficult=arguments.ignore_difficult,
-        odd_boxes=OddBoxes(arguments.odd_boxes),
-        odd_masks=OddMasks(arguments.odd_masks),
-        upright=arguments.exif == "upright",
-        num_shards=arguments.num_shards,
-        largest_source_id=LARGEST_FOR.get(arguments.receiver),
-        verify=None if arguments.no_images else verify,
-        boxes_in_pixels=arguments.boxes == "pixels",
-        overwrite=arguments.overwrite,
-    )
-    formats = arguments.source_format, arguments.target_format
-    result = convert(arguments.source, arguments.target, options, *formats)
+    options = select_arguments(convert, arguments)
+    result = convert(arguments.source, arguments.target, **options)
     for subset, images in result.images.items():
         counts = f"{plural(images, 'image')}, {plural(result.objects[subset], 'object')}"
         print_line(f"{arguments.target}: {subset}: {counts}")
@@ -105,11 +77,3 @@ def _run(arguments: argparse.Namespace) -> int:
     if result.notes:
         print_note("; ".join(result.notes))
     return 0
-
-
-def _verify(
-    receiver: str | None, shards: Sequence[CompleteShard], label_map: str, layout: str
-) -> None:
-    from tfod.shards.verify import verify  # the checker takes long to load
-
-    verify(shards, label_map, layout, receiver)

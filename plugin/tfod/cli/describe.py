@@ -8,8 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tfod.checker.reporters.escaping import escape_json
-from tfod.cli.arguments import Parser, add_profile, load_named_profile, not_empty
+from tfod.cli.arguments import Parser, add_profile, not_empty, select_arguments
 from tfod.cli.printing import print_text
+from tfod.functions import describe
 
 if TYPE_CHECKING:
     from tfod.shards.describe import Description, Use
@@ -37,11 +38,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tfod.shards.describe import describe
-
-    profile = load_named_profile(options.profile)
-    mapping = profile.field_mapping if profile else None
-    description = describe(options.sources, field_mapping=mapping)
+    description = describe(options.sources, **select_arguments(describe, options))
     if options.as_profile:
         from tfod.checker.profiles.file import description_to_profile, profile_to_yaml
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
+from tfod import functions
 from tfod.checker.finding import plural
 from tfod.checker.reporters.escaping import escape_json, visible
 from tfod.cli.arguments import (
@@ -18,15 +19,14 @@ from tfod.cli.arguments import (
     add_label_map,
     add_output,
     add_profile,
-    load_named_profile,
     not_empty,
+    select_arguments,
     whole_number,
 )
 from tfod.cli.printing import begin_output, existing_files
 from tfod.errors import excerpt
-from tfod.formats.options import OddBoxes, Options
 from tfod.formats.table import FORMATS
-from tfod.shards.diff import PIXEL, Diff, Difference, Side, read_side
+from tfod.shards.diff import PIXEL, Diff, Difference, Side
 
 _CHANGES = (
     *("record_added", "record_removed", "record_renamed", "record_moved"),
@@ -79,29 +79,14 @@ def _pixels(text: str) -> float:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    profile = load_named_profile(arguments.profile)
-    options = Options(
-        arguments.label_map,
-        arguments.images,
-        no_images="images" in arguments.without,
-        subset=arguments.subset,
-        masks="masks" not in arguments.without,
-        odd_boxes=OddBoxes.KEEP,
-        field_mapping=profile.field_mapping if profile else None,
-    )
     sides = (arguments.a, arguments.b)
     inputs = [path for side in sides for path in glob.glob(side) or [side]]
     inputs += existing_files(arguments.label_map, arguments.profile)
     if arguments.images:
         inputs.append(arguments.images)
     with begin_output(arguments.output, inputs) as output:
-        diff = Diff(
-            read_side(arguments.a, options, arguments.from_a, "--from-a"),
-            read_side(arguments.b, options, arguments.from_b, "--from-b"),
-            tolerance=arguments.tolerance,
-            same_subsets=arguments.same_subsets,
-            without=arguments.without,
-            max_differences=arguments.max_differences,
+        diff = functions.diff(
+            arguments.a, arguments.b, **select_arguments(functions.diff, arguments)
         )
         if arguments.format == "json":
             document = json.dumps(_to_json(diff), ensure_ascii=False, allow_nan=False, indent=1)

@@ -23,7 +23,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.checker.analysis.batch import Batch
-from tfod.checker.analysis.encoded_images import Decoder, EncodedImages
+from tfod.checker.analysis.decoding import Decoder, Decoding
+from tfod.checker.analysis.encoded_images import EncodedImages
 from tfod.checker.finding import Findings
 from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY, Profile, features_to_profile
@@ -64,7 +65,7 @@ def fired(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     records = RecordBatch("s", 0, 12, bytearray(b"".join(payloads)), starts, lengths)
     examples = ExampleBatch.of(records)
     detections = Detections(examples, profile.field_mapping, expected=profile.expected)
-    images = EncodedImages.of(detections, Decoder(0))
+    images = EncodedImages.of(detections, Decoder(Decoding(0), None))
     findings = Findings(1 << 20, resolve_levels(profile.severities))
     batch = Batch(detections, images, profile)
     run_rules(batch, findings, of_dataset=False)

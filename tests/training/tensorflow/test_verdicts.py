@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from tfod.checker.analysis.encoded_images import parse_max_decoded
+from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
 from tfod.checker.profiles.profile import READY

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import io
-import math
-import os
 import re
-import warnings
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfod.checker.finding import Levels
+from tfod.checker.analysis.decoding import Decoder
 from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.images.image import FORMAT_OF_EXTENSION, Bytes, ImageHeader, sniff_format
-from tfod.errors import TfodError, how_to_install
 from tfod.kernel import hash_spans
 
-MAX_DECODED = 200
-"""Default number of images to decode per shard, which takes about a second."""
+if TYPE_CHECKING:
+    pass
+
 FORMAT_TITLES = {
     "jpeg": "JPEG",
     "png": "PNG",
@@ -34,69 +27,7 @@ FORMAT_TITLES = {
     "webp": "WebP",
 }
 """The usual spelling of the format names."""
-_MAX_PIXELS_PER_BYTE = 256
-_SMALL_IMAGE = 1 << 18  # pixels
 _TOLERANCE = 0.02  # of a side; boxes often extend this far beyond the image
-
-
-def parse_max_decoded(text: str) -> int | None:
-    """Parse ``all`` (None), ``none`` (0) or a number; raise ValueError for other texts."""
-    if text in ("all", "none"):
-        return None if text == "all" else 0
-    if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{text!r} is not all, none or a whole number")
-    return int(text)
-
-
-def explain_undecoded(limit: int | None, levels: Levels) -> str:
-    """Return the reason why a check with these levels does not decode all images."""
-    if limit == 0:
-        return "not requested"
-    if not can_decode():
-        return "Pillow is not installed: pip install Pillow"
-    if levels["IMG003"] is None:
-        return "IMG003 is off"
-    if limit is not None:
-        return f"the first {limit:,} of each shard; set the limit to all to decode every image"
-    return "the others are not images"
-
-
-class Decoder:
-    """Decodes the first images of a shard, in threads, since Pillow releases the GIL.
-
-    Args:
-        limit: maximum number of images; None for all. With a limit, images with many more pixels
-            than bytes are skipped, because they can take a second per kilobyte.
-        threads: number of threads; None for one per core.
-    """
-
-    def __init__(self, limit: int | None, threads: int | None = None) -> None:
-        self._decodes_all = limit is None
-        self._remaining = (math.inf if limit is None else limit) if can_decode() else 0
-        self._threads = threads or os.cpu_count() or 1
-
-    def failures(self, detections: Detections, rows: Sequence[int]) -> dict[int, str]:
-        """Decode the images of the first of these records, and return the error of each, or ""."""
-        chosen: list[int] = []
-        spans: list[memoryview] = []
-        for row in rows:
-            if self._remaining < 1:
-                break
-            header, (start, end) = detections.headers[row], detections.encoded[row].tolist()
-            max_pixels = max(_SMALL_IMAGE, (end - start) * _MAX_PIXELS_PER_BYTE)
-            if header and (self._decodes_all or header.height * header.width <= max_pixels):
-                chosen.append(row)
-                spans.append(memoryview(detections.examples.buffer)[start:end])
-                self._remaining -= 1
-        if not spans:
-            return {}
-        with strict_pillow():
-            if min(len(spans), self._threads) < 2:
-                return dict(zip(chosen, map(find_decoding_error, spans), strict=True))
-            from concurrent.futures import ThreadPoolExecutor  # only needed for images
-
-            with ThreadPoolExecutor(self._threads) as pool:
-                return dict(zip(chosen, pool.map(find_decoding_error, spans), strict=True))
 
 
 class EncodedImage(NamedTuple):
@@ -279,56 +210,6 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
     return "text" if _TEXT.fullmatch(head) else ""
 
 
-# Decoding
-
-PILLOW_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
-"""The decoders of Pillow that are used. Some of the others start programs (EPS)."""
-
-
-@functools.cache  # called for each shard, of which a zip may have thousands
-def can_decode() -> bool:
-    """Return whether Pillow is installed."""
-    return importlib.util.find_spec("PIL") is not None
-
-
-@contextmanager
-def strict_pillow() -> Iterator[None]:
-    """Make Pillow reject truncated images and suppress its warnings, in all threads."""
-    try:
-        from PIL import ImageFile
-    except ImportError:
-        raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
-    before = ImageFile.LOAD_TRUNCATED_IMAGES
-    ImageFile.LOAD_TRUNCATED_IMAGES = False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        ImageFile.LOAD_TRUNCATED_IMAGES = before
-
-
-def find_decoding_error(data: bytes | bytearray | memoryview) -> str:
-    """Decode a whole image, in :func:`strict_pillow`, and return the error, or ""."""
-    from PIL import Image, UnidentifiedImageError
-
-    if _is_png_damaged(data):
-        return "the checksum of a chunk of the PNG is wrong"
-    try:
-        with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
-            image.load()
-    except MemoryError:
-        raise  # not an error of the image
-    except Image.DecompressionBombError:
-        limit = f"{2 * (Image.MAX_IMAGE_PIXELS or 0):,}"
-        return f"its header declares more than {limit} pixels, a decompression bomb"
-    except UnidentifiedImageError:
-        return "Pillow does not recognize an image"
-    except Exception as error:  # Pillow raises many types for damaged images
-        return " ".join(str(error).split())[:200] or type(error).__name__
-    return ""
-
-
 def _brightest(data: memoryview) -> int:
     """Return the largest value of a 16-bit PNG, except for its alpha channel."""
     from PIL import Image
@@ -339,22 +220,3 @@ def _brightest(data: memoryview) -> int:
             return int(highest[0])
         # For colors, and for gray with alpha, Pillow keeps only the high byte.
         return int(highest[: 1 if image.mode == "LA" else 3].max()) << 8 | 0xFF
-
-
-def _is_png_damaged(data: bytes | bytearray | memoryview) -> bool:
-    """Return whether a checksum of pixel data is wrong: libpng checks it, Pillow does not."""
-    view = memoryview(data)
-    if bytes(view[:8]) != b"\x89PNG\r\n\x1a\n":
-        return False
-    start = 8
-    while start + 12 <= len(view):
-        length = int.from_bytes(view[start : start + 4], "big")
-        end = start + 8 + length
-        kind = bytes(view[start + 4 : start + 8])
-        stored = int.from_bytes(view[end : end + 4], "big")
-        if kind == b"IDAT" and stored != zlib.crc32(view[start + 4 : end]):
-            return True
-        if kind == b"IEND":
-            break
-        start = end + 4
-    return False

@@ -11,8 +11,9 @@ import numpy as np
 from tfod.checker.analysis.batch import Batch, count_attributes, read_image_rows
 from tfod.checker.analysis.box_forms import SAMPLE_SIZE, sample_boxes
 from tfod.checker.analysis.column_order import BoxColumns
+from tfod.checker.analysis.decoding import Decoder, Decoding
 from tfod.checker.analysis.duplicates import IndexedBatch
-from tfod.checker.analysis.encoded_images import MAX_DECODED, Decoder, EncodedImages
+from tfod.checker.analysis.encoded_images import EncodedImages
 from tfod.checker.analysis.result import ShardResult, add_bounded
 from tfod.checker.finding import Findings, Levels, Severity
 from tfod.checker.profiles.profile import Profile
@@ -46,7 +47,7 @@ class Instructions(NamedTuple):
     Attributes:
         levels: severity of each rule and case, None for those that are off.
         label_maps: readable label maps, by name.
-        decode: maximum number of images to decode per shard; None for all.
+        decoding: images of each shard to decode.
         threads: number of threads that decode images; None for one per core.
         keeps_rows: whether to keep the records, to compare them with a CVAT task.
         counts_objects: whether to compute statistics for a trainer's configuration.
@@ -58,7 +59,7 @@ class Instructions(NamedTuple):
     label_maps: Mapping[str, LabelMap] = {}
     max_findings: int = 1000
     max_record_bytes: int = 256 << 20
-    decode: int | None = MAX_DECODED
+    decoding: Decoding = Decoding()
     threads: int | None = None
     keeps_rows: bool = False
     counts_objects: bool = False
@@ -78,6 +79,7 @@ def examine(
             if source.compression is not Compression.NONE:
                 result.compression = source.compression.value.upper()
             size = remote.size if remote else shard.size
+            examiner.begin(None if result.compression else size)
             for records in walk(source, shard.name, size, instructions.max_record_bytes):
                 if isinstance(records, Damage):
                     examiner.add_damage(records)
@@ -115,12 +117,16 @@ class _Examiner:
             findings=Findings(instructions.max_findings, instructions.levels),
         )
         self.has_enough = False
-        self._decoder = Decoder(
-            instructions.decode if instructions.levels["IMG003"] else 0, instructions.threads
-        )
         self._damages: list[Damage] = []
         self._pending: list[tuple[ExampleBatch, EncodedImages]] = []
         self._pending_bytes = 0
+
+    def begin(self, size: int | None) -> None:
+        """Choose images to decode; ``size`` is the length of the uncompressed shard, if known."""
+        instructions = self._instructions
+        decoding = instructions.decoding if instructions.levels["IMG003"] else Decoding(0)
+        self._decoder = Decoder(decoding, size, instructions.threads)
+        self.result.is_sampled_evenly = size is not None
 
     def add_damage(self, damage: Damage) -> None:
         """Add damage of the framing."""
@@ -196,6 +202,7 @@ def _add(result: ShardResult, batch: Batch) -> None:
     rows = images.keys() & set(batch.image_rows.tolist()) if images else ()
     result.images += len(rows)
     result.decoded += sum(images[row].failure is not None for row in rows)
+    result.not_images += sum(batch.images.headers[row] is None for row in rows)
     result.boxes += int(batch.detections.box_counts.sum())
     result.columns += BoxColumns.of(batch.boxes, result.columns.fitting)
     if len(result.sample) < SAMPLE_SIZE:

@@ -12,8 +12,9 @@ import numpy as np
 
 from tfod.checker.analysis.batch import ImageRow, Use, class_name
 from tfod.checker.analysis.column_order import BoxColumns
+from tfod.checker.analysis.decoding import Decoding, can_decode
 from tfod.checker.analysis.duplicates import Duplicates, IndexedBatch, Repeat
-from tfod.checker.finding import Finding, Findings
+from tfod.checker.finding import Finding, Findings, Levels
 from tfod.checker.profiles.profile import Profile
 from tfod.detection.labels.label_map import LabelMap
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tfod.sources.resolved import Dataset
 
 T = TypeVar("T")
+_DECODE_ALL = "--decode all"
 MAX_COUNTED_KEYS = 1 << 16
 """The maximum number of different classes, or image sizes, that are counted."""
 
@@ -47,6 +49,9 @@ class ShardResult:
         is_whole: whether all records could be unpacked.
         records, images, boxes: number of records, of records with image bytes, and of boxes read.
         decoded: number of images that were decoded.
+        not_images: number of records with image bytes that are not an image.
+        is_sampled_evenly: whether a sample of the images is spread over the shard, instead of the
+            first ones, which are decoded if the length of the uncompressed shard is unknown.
         read: number of bytes that were read.
         columns: statistics that show whether the box columns are permuted.
         sample: some of the boxes, from :func:`~tfod.checker.analysis.box_forms.sample_boxes`.
@@ -72,6 +77,8 @@ class ShardResult:
     records: int = 0
     images: int = 0
     decoded: int = 0
+    not_images: int = 0
+    is_sampled_evenly: bool = False
     boxes: int = 0
     read: int = 0
     keys: frozenset[str] = frozenset()
@@ -224,3 +231,32 @@ def _count_by_name(uses: Mapping[Use, int], label_map: LabelMap | None) -> Count
     for use, count in uses.items():
         counts[class_name(use, label_map)] += count
     return counts
+
+
+class Undecoded(NamedTuple):
+    """Why not all images were decoded, as the end of a sentence, and how to decode all."""
+
+    reason: str = ""
+    fix: str = ""
+
+
+def explain_undecoded(
+    decoding: Decoding, levels: Levels, shards: Sequence[ShardResult]
+) -> Undecoded:
+    """Return the reason why a check with these levels did not decode all images."""
+    if decoding.limit == 0:
+        return Undecoded("as requested", _DECODE_ALL)
+    if not can_decode():
+        return Undecoded("because Pillow is not installed", "pip install Pillow")
+    if levels["IMG003"] is None:
+        return Undecoded("because IMG003 is off")
+    shards = [shard for shard in shards if shard.decoded + shard.not_images < shard.images]
+    if not shards:
+        return Undecoded("because the others are not images")
+    if decoding.limit is None:
+        return Undecoded("because the others have many more pixels than bytes", _DECODE_ALL)
+    are_spread = {shard.is_sampled_evenly for shard in shards}
+    if are_spread == {False}:
+        return Undecoded("the first ones of each shard", _DECODE_ALL)
+    exception = ", but the first ones of compressed shards" if False in are_spread else ""
+    return Undecoded(f"spread over all shards{exception}", _DECODE_ALL)

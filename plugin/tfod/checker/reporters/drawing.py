@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.checker.analysis.encoded_images import PILLOW_FORMATS, strict_pillow
+from tfod.checker.analysis.decoding import PILLOW_FORMATS, strict_pillow
 from tfod.checker.finding import plural, size
 from tfod.checker.reporters.escaping import columns, shorten_name, visible
 from tfod.checker.reporters.samples import Sample

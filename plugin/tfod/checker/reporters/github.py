@@ -12,7 +12,12 @@ from itertools import chain, zip_longest
 from tfod.checker.finding import Finding, Severity, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import SEVEREST_FIRST, format_location, group_findings
+from tfod.checker.reporters.wording import (
+    SEVEREST_FIRST,
+    format_location,
+    format_verdict,
+    group_findings,
+)
 from tfod.tfrecord.storage.urls import is_url
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -20,7 +25,7 @@ _MAX_SHOWN = 10  # commands of each kind that GitHub shows for a step
 
 
 def render_github(report: Report) -> str:
-    """Format the findings that GitHub shows as workflow commands, with some of each rule."""
+    """Format the verdict, and the findings that GitHub shows, with some of each rule."""
     groups = group_findings(report)
     titles = {group.code: f"{group.code} {group.rule.title}" for group in groups}
     # The first finding of each rule, then the second of each rule, and so on.
@@ -34,7 +39,7 @@ def render_github(report: Report) -> str:
     if report.total > len(lines):
         shown = f"GitHub shows {_MAX_SHOWN} errors and {_MAX_SHOWN} warnings per step"
         lines.append(f"{plural(report.total - len(lines), 'finding')} more: {shown}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in (format_verdict(report), *lines))
 
 
 def _format_command(report: Report, finding: Finding, title: str) -> str:

@@ -85,6 +85,7 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
         title=f"{format_headline(report)} · {source}",
         report=report,
         has_wrong_boxes=any(sample.offending for sample in samples),
+        on_page=on_page,
         next_steps=next_steps(report, groups, on_page=on_page),
         sections=[(group, _fold(group.findings, _OPEN_ROWS, group.total)) for group in groups],
         images=_fold([card for card in cards if card.lines], _OPEN_CARDS),

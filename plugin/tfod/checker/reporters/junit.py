@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from tfod.checker.finding import Finding, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import Group, format_location, group_findings
+from tfod.checker.reporters.wording import Group, format_location, format_verdict, group_findings
 
 _WHOLE_DATASET = "the dataset"  # name of the suite with the findings that do not concern one file
 
@@ -32,13 +32,15 @@ def render_junit(report: Report) -> str:
         profile = (dataset or report).profile.name
         values = {"receiver": report.receiver, "profile": profile}
         values |= {"dataset": dataset.name} if dataset else {}
+        values |= {"verdict": format_verdict(report)}
         for key, value in values.items():
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (group for group in groups if group.code in counts):
             listed = [item for item in group.findings if report.find_source(item.shard) == name]
             _add_rule(suite, group, listed, counts[group.code], report)
         if suite.find("testcase/failure") is None:
-            _add_case(suite, f"no findings that fail ({report.fail_on.value} or worse)")
+            new = "" if report.baseline is None else "new "
+            _add_case(suite, f"no {new}findings that fail ({report.fail_on.value} or worse)")
     for element in (root, *root):
         element.set("tests", str(len(element.findall(".//testcase"))))
         element.set("failures", str(len(element.findall(".//failure"))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -13,10 +14,10 @@ from tfod.checker.reporters.wording import (
     Group,
     describe_dataset,
     format_amounts,
+    format_dataset_verdict,
     format_decoded,
     format_location,
-    format_receiver,
-    format_totals,
+    format_verdict,
     group_findings,
     next_steps,
 )
@@ -59,9 +60,9 @@ def render_text(
 
 
 def _head(report: Report, color: bool, receivers: bool) -> Iterator[str]:
-    verdict = ("VALID" if report.valid else "INVALID") + format_receiver(report)
-    paint = _GREEN if report.valid else _RED
-    yield _wrap(f"{verdict}: {format_totals(report)}", 0, verdict, paint if color else "")
+    paint = (_YELLOW if report.baseline else _GREEN) if report.valid else _RED
+    line = format_verdict(report)
+    yield _wrap(line, 0, re.split("[:;]", line)[0], paint if color else "")
     yield _wrap(f"Checked: {format_amounts(report.counts)}", 0)
     yield _wrap(f"Decoded: {format_decoded(report)}", 0)
     reason = f" ({report.profile.reason})" if report.profile.reason else ""
@@ -74,7 +75,8 @@ def _head(report: Report, color: bool, receivers: bool) -> Iterator[str]:
     if len(report.datasets) > 1:
         yield "Datasets:"
         for dataset in report.datasets:
-            word, paint = ("VALID", _GREEN) if dataset.valid else ("INVALID", _RED)
+            word = format_dataset_verdict(report, dataset)
+            paint = (_YELLOW if report.baseline else _GREEN) if dataset.valid else _RED
             text = f"{word} {dataset.name}: {describe_dataset(dataset)}"
             yield _wrap(text, 2, word, paint if color else "")
     if receivers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
 from tfod.checker.profiles.policy import resolve_levels
@@ -14,6 +14,9 @@ from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS
 from tfod.checker.report import Counts, DatasetReport, Report
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.rules.registry import all_rules
+
+if TYPE_CHECKING:
+    from tfod.checker.baseline import Baseline
 
 _MAX_HEADLINE_LENGTH = 80
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda severity: -severity.rank))
@@ -79,14 +82,19 @@ _NO_RECORD = "no record was read"
 def format_headline(report: Report) -> str:
     """Format the verdict: ``Ready for CVAT: 12 images, no boxes``, ``9 errors in 3 of 38 images``.
 
-    A single error that does not concern an image is described.
+    A single error that does not concern an image is described. With a baseline, the headline is
+    ``No new findings; 7 known ones remain, and CVAT would refuse this zip``.
     """
     counts, whom = report.counts, format_receiver(report)
+    if report.valid and report.baseline is not None:
+        nothing = f"No new {_FAILING[report.fail_on] if report.total else 'findings'}"
+        return f"{nothing}; {_describe_known(report, report.baseline)}"
     if report.valid:
         zipped = " once it is zipped with its label map" if is_to_be_zipped(report) else ""
         ready = f"Ready{whom}{zipped}" if whom else "Valid"
         boxes = plural(counts.boxes, "box") if counts.boxes else "no boxes"
-        return f"{ready}: {plural(counts.records, 'image')}, {boxes}"
+        decoded = f" ({counts.decoded:,} decoded)" if counts.decoded < counts.images else ""
+        return f"{ready}: {plural(counts.records, 'image')}{decoded}, {boxes}"
     prefix = f"Not ready{whom}: " if whom else ""
     failing = [item for item in report.findings if item.severity.rank >= report.fail_on.rank]
     images = {(item.shard, item.record): item.code for item in failing if item.record is not None}
@@ -105,6 +113,44 @@ def format_headline(report: Report) -> str:
     # Damaged records are not included in the number of records.
     total = counts.records + sum(code.startswith("TFR") for code in images.values())
     return f"{prefix}{numbers} in {at_least}{len(images):,} of {plural(total, 'image')}"
+
+
+_FAILING = {Severity.ERROR: "errors", Severity.WARNING: "errors or warnings"}
+
+
+def _describe_known(report: Report, baseline: Baseline) -> str:
+    """Describe the known findings: ``7 known ones remain, and CVAT would refuse this zip``."""
+    if baseline.worst is None:
+        return "no known ones remain"
+    text = f"{baseline.hidden:,} known {'one remains' if baseline.hidden == 1 else 'ones remain'}"
+    if baseline.worst.rank < report.fail_on.rank:
+        return text
+    are_zips = all(source.name.lower().endswith(".zip") for source in report.sources)
+    is_single = are_zips and len(report.sources) == 1
+    files = "this zip" if is_single else "these zips" if are_zips else "these shards"
+    if report.receiver == CVAT.name and baseline.worst is Severity.ERROR:
+        return f"{text}, and CVAT would refuse {files}"
+    verb = "is" if is_single else "are"
+    return f"{text}, and {files} {verb} still invalid{format_receiver(report)}"
+
+
+def format_verdict(report: Report) -> str:
+    """Format the verdict and the totals: ``VALID for CVAT: 0 errors, 1 warning, 0 infos``.
+
+    With a baseline, shards are never called valid, because their known findings do not count.
+    """
+    if report.valid and report.baseline is not None:
+        new = f" (new: {_format_by_severity(report.counts)})" if report.total else ""
+        return f"{format_headline(report)}{new}{_format_undecoded(report)}"
+    verdict = "VALID" if report.valid else "INVALID"
+    return f"{verdict}{format_receiver(report)}: {format_totals(report)}"
+
+
+def format_dataset_verdict(report: Report, dataset: DatasetReport) -> str:
+    """Format the verdict on one of several datasets: ``VALID``."""
+    if dataset.valid and report.baseline is not None:
+        return f"NO NEW {_FAILING[report.fail_on].upper()}"
+    return "VALID" if dataset.valid else "INVALID"
 
 
 def is_to_be_zipped(report: Report) -> bool:
@@ -127,7 +173,9 @@ def format_totals(report: Report) -> str:
     count = len(report.datasets)
     if count > 1:
         valid = sum(dataset.valid for dataset in report.datasets)
-        text = f"{valid:,} of {plural(count, 'dataset')} valid, {text}"
+        is_new = report.baseline is not None
+        good = f"without new {_FAILING[report.fail_on]}" if is_new else "valid"
+        text = f"{valid:,} of {plural(count, 'dataset')} {good}, {text}"
     if report.fail_on is not Severity.ERROR:
         text += f" ({report.fail_on.value}s fail, too)"
     if not report.counts.records and not report.valid:
@@ -138,9 +186,18 @@ def format_totals(report: Report) -> str:
     expects_boxes = profile is None or profile.field_mapping.box  # not for classifications
     if report.valid and report.counts.records and not report.counts.boxes and expects_boxes:
         text += "; no boxes"  # valid, but usually not intended
-    if report.valid and is_to_be_zipped(report):
+    if report.valid and report.baseline is None and is_to_be_zipped(report):
         text += "; zip it with its label map"
-    return text
+    return text + _format_undecoded(report)
+
+
+def _format_undecoded(report: Report) -> str:
+    """Format ``; 1,000 of 26,000 images decoded, spread over all shards``, if not all were."""
+    counts = report.counts
+    if counts.decoded == counts.images:
+        return ""
+    images = plural(counts.images, "image")
+    return f"; {counts.decoded:,} of {images} decoded, {report.undecoded.reason}"
 
 
 def _format_by_severity(counts: Counts) -> str:
@@ -163,11 +220,16 @@ def describe_dataset(dataset: DatasetReport) -> str:
     return visible(f"{text}; profile {dataset.profile.name}; {label_map}")
 
 
-def format_decoded(report: Report) -> str:
-    """Format the number of decoded images: ``200 of 20,000 images (the first 200 …)``."""
-    counts = report.counts
-    reason = f" ({report.undecoded})" if report.undecoded else ""
-    return f"{counts.decoded:,} of {plural(counts.images, 'image')}{reason}"
+def format_decoded(report: Report, *, on_page: bool = False) -> str:
+    """Format the number of decoded images: ``200 of 260 images (to decode all: --decode all)``.
+
+    The page of the service (``on_page``) has an option instead.
+    """
+    counts, fix = report.counts, report.undecoded.fix
+    if on_page and fix:
+        fix = "upload them again with “Decode all images”"
+    remedy = f" (to decode all: {fix})" if fix else ""
+    return f"{counts.decoded:,} of {plural(counts.images, 'image')}{remedy}"
 
 
 def get_unnamed_key(finding: Finding) -> str:
@@ -202,7 +264,7 @@ def next_steps(
     The page of the service (``on_page``) has a button instead of the repair command.
     """
     if report.valid:
-        return _suggest_uses(report)
+        return [] if report.baseline is not None else _suggest_uses(report)
     failing = [group for group in groups if group.severity.rank >= report.fail_on.rank]
     if not failing:
         return [("Pass the shards to check; no record was read.", "")]

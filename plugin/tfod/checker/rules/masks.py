@@ -8,7 +8,8 @@ from contextlib import suppress
 import numpy as np
 
 from tfod.checker.analysis.batch import Batch
-from tfod.checker.analysis.encoded_images import FORMAT_TITLES, can_decode, looks_like
+from tfod.checker.analysis.decoding import can_decode
+from tfod.checker.analysis.encoded_images import FORMAT_TITLES, looks_like
 from tfod.checker.finding import Finding, Severity
 from tfod.checker.rules.registry import detection_rule, rule
 from tfod.detection import keys

@@ -278,9 +278,9 @@ class Output(contextlib.ExitStack):
                 )
             if os.path.lexists(path):
                 self._require_replaceable([path])
-        ordered = sorted(pending, key=lambda path: path.endswith(_LABEL_MAP_EXTENSION))
+        ordered = sorted(pending, key=lambda path: (path.endswith(_LABEL_MAP_EXTENSION), path))
         _rename_all({path: pending[path] for path in ordered}, self.obsolete)
-        self.published = ordered
+        self.published = [os.path.normpath(path) for path in ordered]
 
     def discard(self) -> None:
         """Delete everything that was written, including the folders created for it."""
