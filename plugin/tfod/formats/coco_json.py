@@ -191,7 +191,8 @@ def merge_categories(
                 raise TfodError(
                     f"{document.locations[0]}: category 0 ({excerpt(kept[0].name)}) is used, but "
                     "the OD API reserves 0 for the background and rejects a label map with it; "
-                    "number the categories from 1, or choose other ids with --label-map"
+                    "number the categories from 1, "
+                    "or choose a label map with other ids with --label-map"
                 )
         problems.add(
             "categories with id 0 and without annotations, left out because the OD API reserves 0 "
