@@ -162,11 +162,11 @@ def repaired(tmp_path: Path) -> Callable[..., tuple[Outcome, list[bytes]]]:
     return run
 
 
-def test_only_and_skip(repaired: Any) -> None:
+def test_select_and_ignore(repaired: Any) -> None:
     odd = record(height=HEIGHT + 1, format="png", text=["cat", "dog"], label=[1, 1])
     assert set(repaired(odd)[0].by_code) == {"IMG006", "IMG004", "LAB008"}
     outcome, left = repaired(
-        odd, only=frozenset({"IMG", "LAB008"}), skip=frozenset({"IMG004"}), overwrite=True
+        odd, select=frozenset({"IMG", "LAB008"}), ignore=frozenset({"IMG004"}), overwrite=True
     )
     assert set(outcome.by_code) == {"IMG006", "LAB008"}
     assert outcome.remaining.counts.by_code == {"IMG004": 1}
