@@ -116,6 +116,12 @@ def test_a_missing_source_is_a_tfod_error(function: Callable[..., Any]) -> None:
         function(*[NONE, "out"][: 1 if function in (tfod.check, tfod.describe) else 2])
 
 
+@pytest.mark.parametrize("function", [tfod.check, tfod.describe, tfod.read_detections])
+def test_an_empty_list_of_sources_is_a_tfod_error(function: Callable[..., Any]) -> None:
+    with pytest.raises(tfod.TfodError, match="pass shards"):
+        list(function([]))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

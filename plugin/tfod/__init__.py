@@ -9,7 +9,7 @@ Example::
         print(detection.filename, detection.boxes, detection.class_text)
 
 See ``docs/library.md``. ``__init__.pyi`` lists the names. They are imported on first use, so that
-importing this package is fast, for example in a CVAT server.
+importing tfod is fast.
 """
 
 from __future__ import annotations

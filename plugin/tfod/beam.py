@@ -51,8 +51,7 @@ _SECONDS_TO_CANCEL = 5
 _SECONDS_TO_CONNECT = 10
 _WORKER_LOST = "Channel closed prematurely"  # an error message of Beam's job server
 _WORKER_THREAD = "run_worker"  # in apache_beam.runners.portability.fn_api_runner.worker_handlers
-# Errors of workers are texts: a traceback, with the name of the step after the message, surrounded
-# by text of the runner.
+# Workers report errors as text: a traceback, with the step after the message, in other text.
 _EXCEPTION = re.compile(
     r"^(?:Caused by: )?(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*(?:(?<=:)\s+.*)?)$",
     re.MULTILINE,
@@ -97,12 +96,12 @@ class Runner:
                 yield from _read_results(os.path.join(folder, _RESULTS))
         except OSError as error:
             raise TfodError(
-                f"{tempfile.gettempdir()}: temporary files of Beam cannot be written there "
+                f"{tempfile.gettempdir()}: Beam's temporary files cannot be written "
                 f"({error.strerror or error}); free disk space, or set TMPDIR to another folder"
             ) from None
 
     def _make_reachable(self, shard: Shard) -> Shard:
-        """Return a copy with a path that does not depend on the working directory."""
+        """Return a copy whose path does not depend on the working directory."""
         if shard.is_remote:
             return shard
         name, path, entry = shard.name, shard.path, shard.entry
@@ -110,8 +109,8 @@ class Runner:
             name, path = name.removesuffix(f":{entry.shown}"), entry.archive
         if not self.is_local and os.path.abspath(name) != os.path.abspath(path):
             raise TfodError(
-                f"{shard.name}: is read from a local copy, which workers of {self.name} may not be "
-                "able to read; put the file where they can read it, and pass that path"
+                f"{shard.name}: is read from a local copy, which workers of {self.name} may be "
+                "unable to read; put the file where they can read it, and pass that path"
             )
         # Resolve /dev/stdin, which is a different file in another process.
         return shard if entry else replace(shard, path=os.path.realpath(path))
@@ -130,7 +129,7 @@ class Runner:
         if status == _REFUSED:
             raise TfodError(failure)
         os.replace(log_path, f"{folder}.log")
-        raise TfodError(f"{self.name}: {failure} (see the log of Beam: {folder}.log)")
+        raise TfodError(f"{self.name}: {failure} (see Beam's log: {folder}.log)")
 
 
 @contextlib.contextmanager
@@ -181,7 +180,7 @@ def _read_results(path: str) -> Iterator[ShardResult]:
 
 
 def _main(folder: str) -> None:
-    """Run the pipeline of a folder, and write its results or the reason of a failure there."""
+    """Run the pipeline of a folder, and write its results, or the reason for a failure, there."""
     status, failure = 0, ""
     try:
         threading.Thread(target=_exit_with_parent, args=[folder], daemon=True).start()
@@ -329,7 +328,7 @@ def _parse_options(runner: Runner) -> PipelineOptions:
 
 
 def _require_job_server(endpoint: str | None) -> None:
-    """Check that the job server answers, for which Beam would wait five minutes."""
+    """Check that the job server answers; Beam would wait five minutes for it."""
     host, _, port = (endpoint or "").rpartition(":")
     if host and port.isdigit():
         try:

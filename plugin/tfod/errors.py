@@ -40,7 +40,7 @@ class ShardError(TfodError):
 
     Attributes:
         cause: problem, without a full stop.
-        shard: path or name of the file.
+        shard: path or name of the shard.
         record: number of the record, from 0; None if the error is not about a record.
         offset: offset of the record in the uncompressed file in bytes, or None.
         feature: key of the invalid feature, or None.
@@ -94,7 +94,7 @@ class LabelMapError(TfodError):
 def get_user_message(error: BaseException | None) -> str | None:
     """Return the message of the TfodError or OSError that caused an exception, or None.
 
-    None means a defect, for example of Datumaro, which needs its traceback.
+    None means a bug, for example in Datumaro; its traceback should be shown.
     """
     while error is not None:
         if isinstance(error, TfodError):

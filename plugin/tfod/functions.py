@@ -165,14 +165,8 @@ def _make_check_options(arguments: Any, file: Configuration, more: dict[str, Any
         more["baseline"] = read_baseline(os.fspath(arguments.baseline))
     _require_number("--max-findings", arguments.max_findings, 1)
     _require_number("--jobs", arguments.jobs, 1)
-    return make_options(
-        requested,
-        file,
-        decode=decode,
-        jobs=arguments.jobs,
-        max_findings=arguments.max_findings,
-        **more,
-    )
+    more |= {"decode": decode, "jobs": arguments.jobs, "max_findings": arguments.max_findings}
+    return make_options(requested, file, **more)
 
 
 def _resolve(
@@ -331,12 +325,12 @@ def diff(
         odd_boxes=OddBoxes.KEEP,
         field_mapping=_load_field_mapping(profile),
     )
-    sides = ((a, from_a, "--from-a"), (b, from_b, "--from-b"))
+    sides = (
+        read_side(os.fspath(path), options, _choose(option, name, FORMATS), option)
+        for path, name, option in ((a, from_a, "--from-a"), (b, from_b, "--from-b"))
+    )
     return Diff(
-        *(
-            read_side(os.fspath(path), options, _choose(option, name, FORMATS), option)
-            for path, name, option in sides
-        ),
+        *sides,
         tolerance=tolerance,
         same_subsets=same_subsets,
         without=names,

@@ -108,7 +108,7 @@ def test_another_error_is_one_line_and_a_log(
 ) -> None:
     line = failure_of(runner, raising("another", tmp_path))
     what = "ZeroDivisionError: two [while running 'it']"
-    assert line.startswith(f"{runner.name}: {what} (see the log of Beam: {temporary}/")
+    assert line.startswith(f"{runner.name}: {what} (see Beam's log: {temporary}/")
     (log,) = temporary.iterdir()
     assert "Traceback" in log.read_text()
     log.unlink()
@@ -147,7 +147,7 @@ def test_nothing_is_left_of_an_end(number: int, pipe: Path, temporary: Path) -> 
 
 def test_a_temporary_folder_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/dev/null/x")
-    what = "/dev/null/x: temporary files of Beam cannot be written there (Not a directory)"
+    what = "/dev/null/x: Beam's temporary files cannot be written (Not a directory)"
     assert list(DIRECT.examine([], INSTRUCTIONS)) == []
     assert failure_of(DIRECT, shards(Path("a.record"))).startswith(what)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import re
 from typing import Any
 
@@ -13,13 +14,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from PIL import Image
-from tfod.checker.reporters.drawing import OTHER, WRONG, count_undrawn, draw, make_thumbnail
+from tfod.checker.reporters.drawing import (
+    PALETTE,
+    choose_class_colour,
+    choose_text_colour,
+    count_undrawn,
+    draw,
+    make_thumbnail,
+)
 
 from tests.checker.reports import HOSTILE, sample
 from tests.image_kinds import plain_image
 
 SVG = "{http://www.w3.org/2000/svg}"
 IMAGE = plain_image((640, 320), 0)
+PERSON, CAT = map(choose_class_colour, ("person", "cat"))
+THICK, THIN = "3", "1.5"
+
+SIMULATIONS = {
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+    "normal vision": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+}
+"""What people see of linear red, green and blue (Machado, Oliveira, Fernandes 2009)."""
+XYZ = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
 
 
 def drawn(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> etree._Element:
@@ -27,10 +58,23 @@ def drawn(image: bytes | None = IMAGE, boxes: object = (), **fields: object) -> 
     return etree.fromstring(draw(sample(image, boxes, **fields)))
 
 
-def lines(svg: etree._Element) -> list[tuple[str, str]]:
-    """Path and colour of each box, the one on top last."""
-    paths = svg.iter(f"{SVG}path")
-    return [(one.get("d"), one.get("stroke")) for one in paths if one.get("class") == "line"]
+def lines(svg: etree._Element) -> list[tuple[str, str, str]]:
+    """Path, colour and width of each box, the one on top last."""
+    paths = [one for one in svg.iter(f"{SVG}path") if one.get("class") == "line"]
+    return [(one.get("d"), one.get("stroke"), one.get("stroke-width")) for one in paths]
+
+
+def to_linear(colour: str) -> np.ndarray:
+    """Red, green and blue of an sRGB colour, as amounts of light."""
+    parts = np.array([int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def to_lab(linear: np.ndarray) -> np.ndarray:
+    """CIELAB, in which distances are as large as people see them: 2.3 is just noticeable."""
+    xyz = np.array(XYZ) @ linear.clip(0, 1) / np.array((0.9505, 1, 1.089))
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array((116 * y - 16, 500 * (x - y), 200 * (y - z)))
 
 
 def names(svg: etree._Element) -> list[tuple[str, str]]:
@@ -43,25 +87,51 @@ def pixels(svg: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(content[0])))
 
 
-def test_wrong_boxes_are_red_and_on_top_and_the_others_blue() -> None:
+@pytest.mark.parametrize("sight", SIMULATIONS)
+def test_no_two_colours_look_alike(sight: str) -> None:
+    seen = [to_lab(np.array(SIMULATIONS[sight]) @ to_linear(colour)) for colour in PALETTE]
+    apart = [np.linalg.norm(a - b) for n, a in enumerate(seen) for b in seen[:n]]
+    assert min(apart) > 15
+    assert min(np.linalg.norm(a - b) for a, b in itertools.pairwise([*seen, seen[0]])) > 20
+
+
+def test_names_can_be_read_on_each_colour() -> None:
+    for colour in PALETTE:
+        light, dark = sorted(
+            (1.0 if choose_text_colour(colour) == "#fff" else 0.0, luminance(colour))
+        )
+        assert (dark + 0.05) / (light + 0.05) >= 4.5  # WCAG 2.2
+
+
+def luminance(colour: str) -> float:
+    return float(np.dot(to_linear(colour), XYZ[1]))
+
+
+def test_colours_follow_the_name() -> None:
+    names = ("person", "bicycle", "car", "motorcycle", "bus", "truck", "cat", "dog")
+    assert len({*map(choose_class_colour, names)}) == 8
+    assert choose_class_colour("кот") in PALETTE and choose_class_colour("\ud800") in PALETTE
+
+
+def test_wrong_boxes_are_thick_and_on_top() -> None:
     boxes = [[0.25, 0.25, 0.5, 0.5], [0.5, 0.5, 0.75, 1.0]]
     svg = drawn(boxes=boxes, offending={0})
     assert svg.get("viewBox") == "0 0 1000 500"
     assert lines(svg) == [
-        ("M500.0 250.0H750.0V500.0H500.0Z", OTHER),
-        ("M250.0 125.0H500.0V250.0H250.0Z", WRONG),
+        ("M500.0 250.0H750.0V500.0H500.0Z", CAT, THIN),
+        ("M250.0 125.0H500.0V250.0H250.0Z", PERSON, THICK),
     ]
-    assert names(svg) == [("tag-text", "cat"), ("tag-text bad", "person")]
+    assert names(svg) == [("tag-text", "cat"), ("tag-text bad", "! person")]
     assert [one.text for one in svg.iter(f"{SVG}title")] == ["object 1: cat", "object 0: person"]
     inverted = drawn(boxes=[[0.5, 0.5, 0.25, 0.25]], offending={0})
-    assert lines(inverted) == [("M250.0 125.0H500.0V250.0H250.0Z", WRONG)]
+    assert lines(inverted) == [("M250.0 125.0H500.0V250.0H250.0Z", PERSON, THICK)]
 
 
 def test_boxes_outside_the_image_are_seen() -> None:
     boxes = [[-0.1, 0.2, 0.5, 0.5], [300, 200, 400, 300], [np.inf, 0, 0.5, 0.5]]
     svg = drawn(boxes=boxes, offending={0, 1})
     x, y, width, height = map(float, svg.get("viewBox").split())
-    numbers = [float(n) for path, _ in lines(svg) for n in re.findall(r"-?\d+\.\d", path)]
+    numbers = [float(n) for path, _, _ in lines(svg) for n in re.findall(r"-?\d+\.\d", path)]
     assert x < -100 and y == 0 and x + width > 1250 and y + height > 625
     assert min(numbers) == -100 and max(numbers) == 1250
     # The far one is a point at the corner: it gets a ring.
@@ -74,7 +144,7 @@ def test_at_most_two_hundred_are_drawn_the_wrong_ones_surely() -> None:
     many[0, 0] = np.nan
     assert count_undrawn(sample(IMAGE, many)) == 30
     found = lines(drawn(boxes=many, offending={229}))
-    assert len(found) == 200 and [colour for _, colour in found].index(WRONG) == 199
+    assert len(found) == 200 and [width for *_, width in found].index(THICK) == 199
 
 
 some_boxes = st.lists(
@@ -118,7 +188,7 @@ def area_of(text: etree._Element) -> tuple[float, float, float, float]:
 def test_a_name_without_room_is_in_the_tooltip() -> None:
     """Of many boxes at one place; that of the wrong one is written above it."""
     svg = drawn(boxes=[[0.4, 0.4, 0.6, 0.6]] * 20, offending={7}, classes=("cat",) * 20)
-    assert 1 < len(names(svg)) <= 3 and names(svg)[-1] == ("tag-text bad", "cat")
+    assert 1 < len(names(svg)) <= 3 and names(svg)[-1] == ("tag-text bad", "! cat")
     bad = next(one for one in svg.iter(f"{SVG}text") if one.get("class") == "tag-text bad")
     assert 180 < float(bad.get("y")) < 200
     assert len(list(svg.iter(f"{SVG}title"))) == 20
@@ -141,7 +211,7 @@ def test_any_text_is_xml(text: str) -> None:
 )
 def test_images_of_any_kind_become_small_jpegs(kind: str, mode: str) -> None:
     svg = draw(sample(plain_image((1000, 500), 0, kind, mode)))
-    assert 'viewBox="0 0 1000 500"' in svg and pixels(svg).size == (480, 240)
+    assert 'viewBox="0 0 1000 500"' in svg and pixels(svg).size == (960, 480)
 
 
 def test_sixteen_bits_are_not_all_white() -> None:

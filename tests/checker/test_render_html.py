@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 from tfod.checker.report import Report
+from tfod.checker.reporters.drawing import choose_class_colour
 from tfod.checker.reporters.html import ON_THE_PAGE, render_html
 from tfod.checker.reporters.samples import Sample
 from tfod.checker.rules.registry import all_rules
@@ -28,6 +29,7 @@ class Page(HTMLParser):
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
         self.words: list[str] = []
+        self.html = html
         self.feed(html)
         self.close()
         assert self.open == []
@@ -69,7 +71,7 @@ def test_verdict_counts_fixes_and_sources() -> None:
         "a.record 3 27 box 3 is outside",
         "Input: 1 file, 1 shard, 1,204 records",
         "Profile cvat : requested",
-        "Rule BOX903 , from an issue",
+        "About the rule BOX903 Source: an issue",
         "The trainer stops on coordinates above 1.1.",
         "Fix: Clip boxes to the image.",
         "245 more findings",
@@ -131,12 +133,28 @@ def test_an_image_is_shown_with_all_that_was_found_in_it() -> None:
     assert len(made.all("image")) == 1
     # The severest first, and each rule once.
     assert (
-        "Images with findings 1.jpg error Box outside the image BOX903 × 3 box 0 is outside "
+        "1.jpg error Box outside the image BOX903 × 3 box 0 is outside "
         "warning Class differs from the map by case or spaces LAB906 x record 1"
     ) in made.text
-    targets = {one["href"] for one in made.all("a")}
-    assert targets == {"#LAB906", "#BOX903"}
-    assert targets <= {f"#{one['id']}" for one in made.all("div") if "id" in one}
+    targets = {str(one["href"]) for one in made.all("a")}
+    assert targets == {"#LAB906", "#BOX903", "#image-1", "#enlarged-1"}
+    assert targets <= {f"#{attributes.get('id')}" for _, attributes in made.elements}
+
+
+def test_findings_link_to_the_cards_of_their_images() -> None:
+    findings = [found("BOX903", "x", record=n, item=f"{n}.jpg") for n in range(3)]
+    findings.append(found("LAB906", "x", record=1))  # the image has no name
+    made = page(make_report(findings), sample(IMAGE), sample(IMAGE, record=2, item="2.jpg"))
+    table = made.html[made.html.index("Findings by rule") :]
+    links = re.findall(r'href="#image-(\d)"><bdi>(.+?)</bdi>', table)
+    assert links == [("1", "1.jpg"), ("2", "2.jpg"), ("1", "1")] and "<bdi>0.jpg</bdi>" in table
+
+
+def test_classes_have_the_colour_of_their_boxes_in_the_statistics() -> None:
+    made = page(make_report(figures=some_figures()), sample(IMAGE, [[0, 0, 1, 1]]))
+    colour = choose_class_colour("person")
+    assert colour in {one.get("fill") for one in made.all("rect")}
+    assert colour in {one.get("stroke") for one in made.all("path")}
 
 
 def test_four_images_are_seen_at_once_the_severest_first() -> None:

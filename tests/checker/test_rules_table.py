@@ -53,7 +53,8 @@ def test_titles_are_unique_and_short() -> None:
 @pytest.mark.parametrize("code", RULES)
 def test_texts_are_sentences(code: str) -> None:
     rule = RULES[code]
-    for text in (rule.why, rule.fix):
+    sentence, is_command, _ = rule.fix.partition(": tfod repair ")
+    for text in (rule.why, f"{sentence}." if is_command else sentence):
         assert text == text.strip() and text.endswith(".") and not text.endswith("..")
         assert "\n" not in text and "  " not in text
         assert not text[0].islower() or re.match(r"(tfod |[a-z]+[_./])", text)

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from tfod.checker.check import Options, check_sources
 from tfod.checker.receivers import OD_API
+from tfod.detection.images.mask_images import encode_mask_png
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename, float32
 from tests.formats.one_image import FORMATS, NAME, WITH_CVAT, Box
+from tests.mutants.sound import LABEL_MAP, other, with_boxes
+from tests.records import write_shard
 
+MASKS = [encode_mask_png(np.eye(20, 40, number) > 0) for number in range(3)]
+MORE: dict[str, Any] = {
+    "image/object/difficult": [0, 1, 2],
+    "image/object/attribute/color": [0, 1, 2],
+    "image/object/mask": MASKS,
+    **{f"image/object/keypoint/{side}": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6] for side in "xy"},
+    "image/object/keypoint/visibility": [0, 0, 1, 1, 2, 2],
+}
 SIZE = 200, 100
 GOOD = (20, 10, 100, 50)
 ODD = {
     "boxes whose maximum is below their minimum": (100, 10, 20, 50),
-    "boxes that extend outside their image": (150, 10, 210, 50),
+    "boxes that extend beyond their image": (150, 10, 210, 50),
+    "boxes wholly outside their image": (210, 10, 250, 50),
     "boxes without width or height": (20, 10, 20, 50),
     "boxes with a coordinate that is not a finite number": (20, 10, float("nan"), 50),
 }
@@ -57,7 +72,8 @@ class TestOneBox:
         ran = convert(*WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD]))
         assert ran.code == 2 and ran.err.count("\n") == 1 and not (tmp_path / "out").exists()
         assert f"nothing is written: {what}: 1 (" in ran.err and PLACES[kind] in ran.err
-        assert "correct them, or choose --odd-boxes clip or --odd-boxes drop\n" in ran.err
+        assert "--odd-boxes drop\n" in ran.err
+        assert ("--odd-boxes clip" in ran.err) is ("beyond" in what)
 
     @pytest.mark.parametrize("choice", ["clip", "drop"])
     def test_is_clipped_or_left_out_and_counted(
@@ -65,8 +81,12 @@ class TestOneBox:
     ) -> None:
         dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD])
         ran = convert(*dataset, f"--odd-boxes={choice}")
+        clipped = choice == "clip" and "beyond" in what
+        if choice == "clip" and not clipped:
+            assert f"nothing is written: {what}: 1 (" in ran.refused()
+            assert "--odd-boxes drop instead of clip\n" in ran.err
+            return
         assert ran.code == 0, ran.err
-        clipped = choice == "clip" and "outside" in what
         done = "clipped to it" if clipped else "left out"
         assert f"1 {what}, {done} (the first: " in ran.err and PLACES[kind] in ran.err
         good = float32([0.1, 0.1, 0.5, 0.5])
@@ -74,14 +94,59 @@ class TestOneBox:
         assert boxes_in(tmp_path) == [good, *middle, good]
 
 
-@pytest.mark.parametrize("kind", WITH_CVAT)
-def test_what_lies_wholly_outside_cannot_be_clipped(
-    convert: Run, tmp_path: Path, kind: str
+INSIDE, OVER, BEYOND = (0.1, 0.1, 0.5, 0.5), (0.75, 0.1, 1.2, 0.5), (1.2, 0.1, 1.5, 0.5)
+FLAT, INVERTED, NAN = (0.1, 0.1, 0.1, 0.5), (0.5, 0.1, 0.1, 0.5), (0.1, 0.1, math.nan, 0.5)
+PIXELS = (20.0, 10.0, 100.0, 50.0)
+
+
+@pytest.mark.parametrize("target", ["out/x.record", "out.json"])
+@pytest.mark.parametrize(
+    ("odd", "choice", "expected"),
+    [
+        (OVER, "clip", (0.75, 0.1, 1, 0.5)),
+        (OVER, "drop", None),
+        (FLAT, "clip", "boxes without width or height: 1 ("),
+        (INVERTED, "clip", "boxes whose maximum is below their minimum: 1 ("),
+        (NAN, "clip", "boxes with a coordinate that is not a finite number: 1 ("),
+        (BEYOND, "clip", "boxes wholly outside their image: 1 ("),
+        (PIXELS, "clip", "looks like pixels"),
+        *((odd, "drop", None) for odd in (FLAT, INVERTED, NAN, BEYOND, PIXELS)),
+        (INVERTED, "refuse", "correct it, or leave its object out with --odd-boxes drop"),
+        (NAN, "refuse", "correct it, or leave its object out with --odd-boxes drop"),
+        (FLAT, "refuse", FLAT),  # which is a warning in shards
+    ],
+)
+def test_shards(
+    convert: Run, tmp_path: Path, target: str, odd: Box, choice: str, expected: str | Box | None
 ) -> None:
-    dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, (210, 10, 250, 50)])
-    ran = convert(*dataset, "--odd-boxes=clip")
-    assert "1 boxes that extend outside their image, left out" in ran.err
-    assert boxes_in(tmp_path) == [float32([0.1, 0.1, 0.5, 0.5])]
+    boxes = [INSIDE, odd, (*INSIDE[:2], 0.6, 0.6)]
+    payload = with_boxes(boxes, ["cat", "dog", "dog"], [1, 2, 2], **MORE)
+    write_shard(tmp_path / "in", "train", payload, other())
+    (tmp_path / "in" / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    ran = convert(tmp_path / "in", tmp_path / target, "--odd-boxes", choice)
+    if isinstance(expected, str):
+        assert expected in ran.refused() and not (tmp_path / target).exists()
+        return
+    assert ran.code == 0, ran.err
+    assert ("box 1: xmin" in ran.err and " 1 boxes " in f" {ran.err}") is (choice != "refuse")
+    if target.endswith("json"):
+        assert len(json.loads((tmp_path / target).read_text())["annotations"]) == 4 + bool(expected)
+        return
+    image = by_filename(tmp_path / target)["a.jpg"]
+    kept = [0, 1, 2] if expected else [0, 2]
+    boxes[1] = expected or odd
+    assert image.boxes.tolist() == float32([boxes[row] for row in kept])
+    assert image.class_text == [["cat", "dog", "dog"][row] for row in kept]
+    assert image.attributes["difficult"] == kept and image.attributes["color"] == kept
+    assert image.masks is not None and image.keypoints is not None
+    assert image.keypoints.visibility[:, 0].tolist() == [[0, 1, 2][row] for row in kept]
+    assert [bytes(mask.data) for mask in image.masks if mask] == [MASKS[row] for row in kept]
+
+
+def test_shards_in_pixels_are_not_left_out(convert: Run, tmp_path: Path) -> None:
+    write_shard(tmp_path / "in", "train", with_boxes([INSIDE, PIXELS, PIXELS]))
+    ran = convert(tmp_path / "in", tmp_path / "out.json", "--odd-boxes=drop")
+    assert "2 of 3 boxes look like pixels; normalize them with --boxes pixels" in ran.refused()
 
 
 @pytest.mark.parametrize("kind", WITH_CVAT)

@@ -32,7 +32,7 @@ TURNED = "1 images rotated by their EXIF orientation and stored without it (the 
 PUT_BACK = (
     "1 images whose boxes were drawn on the rotated image, moved to the stored pixels (the first"
 )
-TAKEN = "1 images with an EXIF orientation whose size does not tell how they were shown, assumed"
+TAKEN = "1 images with an EXIF orientation whose size does not reveal how they were shown, assumed"
 
 
 def save(folder: Path, orientation: int, size: tuple[int, int] = STORED) -> bytes:

@@ -184,7 +184,7 @@ def test_one_file_is_one_subset(convert: Run, tmp_path: Path, target: str) -> No
         convert(VOC, out).succeeded()
         return
     line = convert(VOC, out).refused()
-    assert "train" in line and "val" in line and "; enter a folder" in line and not out.exists()
+    assert "train" in line and "val" in line and "; pass a folder" in line and not out.exists()
     convert(VOC, out, "--set", "val", "--no-images").succeeded()
     assert out.is_file()
 

@@ -95,7 +95,7 @@ def test_ids_of_the_source_become_those_of_the_folder(run: Run) -> None:
         label_map.write("item { id: 9 name: 'emu' }")
     for name in ("folder", "shards", "reshard"):
         said = run(*COMMANDS[name], "--overwrite").succeeded()
-        assert "in/label_map.pbtxt: the id of 'cat' is 5 and was 1" in said
+        assert "in/label_map.pbtxt: the id of 'cat' changed from 1 to 5" in said
         assert "omitted classes that no record has: 'emu'" in said
         assert ids_of_cat(Path("out")) == {5}
 

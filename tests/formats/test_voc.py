@@ -449,7 +449,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("pattern", "to", "says"),
         [
-            ("<name>.*?<", "<name> <", "line 13: <name> is empty; enter the class"),
+            ("<name>.*?<", "<name> <", "line 13: <name> is empty; add the class"),
             ("<xmin>.*?<", "<xmin>left<", "<xmin> is 'left'"),
             ("<xmax>.*?<", "<xmax>1e300<", "1e+300"),
             ("bndbox", "box", "no object has a <bndbox>, only <name>"),
@@ -477,7 +477,7 @@ class TestRefusals:
                 (Path("JPEGImages", FIRST), data, f"JPEGImages/{FIRST} is not a readable image")
                 for data in (b"<html>not found</html>", b"", HEIC, b"version https://git-lfs\n")
             ),
-            (Path("Annotations"), None, "contains no XML file; enter the annotations folder"),
+            (Path("Annotations"), None, "contains no XML file; pass the annotations folder"),
         ],
     )
     def test_files_and_folders(

@@ -287,7 +287,7 @@ class TestFilesOfLabels:
         ("train: 5\n", "data.yaml: 5 does not exist; correct it or the value of path"),
         ("train: {a: b}\n", "data.yaml: train is {'a': 'b'}; write train: images/train"),
         (f"{ONE}val: [train/images, [5]]\n", "data.yaml: val is ['train/images', ['5']]; write"),
-        (f"{ONE}kpt_shape: [17, 4]\n", "kpt_shape is ['17', '4'], expected e.g. [17, 3]"),
+        (f"{ONE}kpt_shape: [17, 4]\n", "kpt_shape is ['17', '4'], expected for example [17, 3]"),
         ("train: [a\nval: b\n", "data.yaml, line 3: cannot be read: expected ',' or ']'"),
     ],
 )

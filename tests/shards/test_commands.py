@@ -49,7 +49,7 @@ def test_reshard_says_what_it_did_of_several(run: Run, tmp_path: Path) -> None:
     a, b, out = fill(tmp_path / "a"), fill(tmp_path / "b", "dog"), tmp_path / "out"
     done = run("reshard", a, b, out)
     said = f"train: 8 records\n2 shards in {out}\nlabel map merged: label_map.pbtxt\n"
-    assert done == (0, said, f"tfod: {b}/label_map.pbtxt: the id of 'dog' is 2 and was 1\n")
+    assert done == (0, said, f"tfod: {b}/label_map.pbtxt: the id of 'dog' changed from 1 to 2\n")
 
 
 @pytest.fixture(scope="module")

@@ -182,10 +182,7 @@ def test_a_label_map_that_misses_a_class_renumbers_nothing(tmp_path: Path) -> No
     # Also the ids of a shard whose own classes are all in the map: they are the data set's.
     write_records(folder, "val", [record("b.jpg", text=["dog", "dog"], label=[1, 1])])
     write_records(folder, "test", [record("c.jpg", text=["dog", "dog"], label=None)])
-    before = {one.name: one.read_bytes() for one in folder.iterdir()}
     outcome = repair(str(folder), str(tmp_path / "out"), Options(TF))
-    assert not outcome.by_code
-    for name, content in before.items():
-        assert (tmp_path / "out" / name).read_bytes() == content
+    assert not outcome.by_code and not (tmp_path / "out").exists()
     left = outcome.remaining.counts.by_code
     assert left["LAB006"] == 1 and left["LAB008"] == 3

@@ -69,7 +69,7 @@ def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
     assert names == {1: "cat", 2: "dog", 3: "cow"}
     assert labels_in(tmp_path / "out") == [[1, 2], [3, 2]]
     assert (done.is_joined, done.records) == (True, {"train": 2})
-    changed = "the id of 'dog' is 2 and was 1, the id of 'cow' is 3 and was 2"
+    changed = "the id of 'dog' changed from 1 to 2, the id of 'cow' changed from 2 to 3"
     assert done.notes == [f"{b}/label_map.pbtxt: {changed}"]
     # The first is untouched, of the second nothing but the ids.
     first, second = payloads(tmp_path / "out" / "train.tfrecord")

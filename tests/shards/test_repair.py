@@ -175,7 +175,7 @@ def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_pa
     """No rule is across two of them: they may have the same images, and other label maps."""
     dog = LABEL_MAP.replace(b"cat", b"cow")
     for name, label_map in (("a", LABEL_MAP), ("b", dog)):
-        files = {"train.tfrecord": shard(record()), "label_map.pbtxt": label_map}
+        files = {"train.tfrecord": shard(BAD_FORMAT), "label_map.pbtxt": label_map}
         write_files(tmp_path / "in" / name, files)
     report = tmp_path / "r.json"
     assert run(tmp_path / "in", tmp_path / "out", "--output", report).code == 1

@@ -114,7 +114,7 @@ def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
 def test_there_may_be_no_number_left() -> None:
     texts = [*map(str, range(1, 5)), "a.jpg"]
     numbers = SourceIdNumbers(4, lambda: find_last_number(texts, 4))
-    with pytest.raises(TfodError, match="no free source id up to 4"):
+    with pytest.raises(TfodError, match="all source ids up to 4"):
         numbers.number(Detection(source_id="a.jpg"))
 
 

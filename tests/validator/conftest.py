@@ -76,12 +76,13 @@ class Service:
             )
         return found
 
-    def repair(self, uploaded: Mapping[str, Any]) -> Any:
+    def repair(self, uploaded: Mapping[str, Any], **form: str) -> Any:
         """What is said of a repaired copy when its check has ended; ``uploaded`` was answered."""
         self.wait_until_over(uploaded["id"])
         url = f"{self.url}{uploaded['links']['self']}/repair"
         asked = {"token": uploaded["token"], "wait": 60}
-        return self.end_of(requests.post(url, params=asked, timeout=REMOTE_TIMEOUT)).json()
+        answer = requests.post(url, data=form, params=asked, timeout=REMOTE_TIMEOUT)
+        return self.end_of(answer).json()
 
     def get(self, path: str, **more: Any) -> requests.Response:
         """GET an address of the service."""

@@ -15,11 +15,15 @@ import pytest
 import requests
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
+from tfod.formats.options import Options
+from tfod.formats.table import convert
 
 from tests.checker.reports import SCHEMA
-from tests.mutants.sound import flip
+from tests.image_kinds import plain_image
+from tests.mutants.sound import CAT_BOX, flip, shard, with_boxes
 from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PROBLEM = "application/problem+json"
 
 
@@ -282,6 +286,26 @@ class TestRepair:
         with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
             assert set(archive.namelist()) == {*names, "label_map.pbtxt"}
 
+    def test_boxes_that_need_a_decision(self, service: Service) -> None:
+        boxes = [CAT_BOX, (0.5, 0.25, 1.3, 0.75), (0.5, 0.25, 0.25, 0.75)]
+        files = {"default.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
+        uploaded = self.upload(service, zip_of(files))
+        found = service.repair(uploaded)
+        assert (found["state"], found["failure"]["status"]) == ("failed", 422)
+        assert "can be repaired without your decision (1 error)" in found["failure"]["detail"]
+        clipped = service.repair(uploaded, odd_boxes="clip")
+        assert [one["code"] for one in clipped["repair"]["changes"]] == ["BOX003"]
+        left = clipped["report"]["counts"]["by_code"]
+        assert "BOX006" in left and "BOX003" not in left
+        url = f"{service.url}{clipped['links']['self']}/repair"
+        asked = {"token": clipped["token"], "odd_boxes": "drop", "wait": 60}
+        dropped = service.end_of(requests.post(url, params=asked, timeout=90)).json()
+        assert dropped["valid"] and "BOX006" not in dropped["report"]["counts"]["by_code"]
+        for odd_boxes in ("refuse", "Clip", ""):
+            wrong = {"token": clipped["token"], "odd_boxes": odd_boxes}
+            found = problem(requests.post(url, params=wrong, timeout=90), 400)
+            assert found["parameter"] == "odd_boxes"
+
     def test_a_bomb_is_not_unpacked(self, start_service: Any, good_zip: bytes) -> None:
         running = start_service(TFOD_MAX_ARCHIVE_BYTES="100")
         failure = running.repair(self.upload(running, good_zip))["failure"]
@@ -313,6 +337,57 @@ class TestRepair:
         found = service.repair(service.upload(two, wait=0).json())
         assert found["state"] == "failed"
         assert "cannot be repaired: there are several zips" in found["failure"]["detail"]
+
+
+class TestConvert:
+    def convert(self, service: Service, files: Any, **form: str) -> Any:
+        """What is said of the converted copy of an upload when its check has ended."""
+        uploaded = service.upload(files, wait=0).json()
+        service.wait_until_over(uploaded["id"])
+        url = f"{service.url}{uploaded['links']['self']}/convert"
+        asked = {"token": uploaded["token"], "wait": 60}
+        return service.end_of(requests.post(url, data=form, params=asked, timeout=90)).json()
+
+    @pytest.mark.parametrize("target", ["voc", "coco", "yolo", "csv", "cvat_xml"])
+    def test_a_zip_of_annotations(self, service: Service, tmp_path: Path, target: str) -> None:
+        """Becomes a zip of shards that is valid, and is valid again when it is uploaded."""
+        convert(str(EXAMPLES / "shapes_good.zip"), str(tmp_path / "data"), Options(), None, target)
+        archive = shutil.make_archive(str(tmp_path / "data"), "zip", tmp_path / "data")
+        files = {"file": ("my data.zip", Path(archive).read_bytes())}
+        found = self.convert(service, files)
+        assert (found["state"], found["valid"], found["failure"]) == ("finished", True, None)
+        numbers = {name: found["conversion"][name] for name in ("images", "objects")}
+        assert numbers == {"images": 12, "objects": 34}
+        saved = service.get(found["links"]["converted"])
+        assert "my data_converted.zip" in saved.headers["Content-Disposition"]
+        again = service.upload({"file": ("again.zip", saved.content)}).json()
+        assert again["valid"] and again["report"]["counts"]["boxes"] == 34
+
+    def test_boxes_that_need_a_decision(self, service: Service) -> None:
+        header = b"filename,width,height,class,xmin,ymin,xmax,ymax\n"
+        rows = header + b"a.jpg,64,32,cat,8,8,16,16\na.jpg,64,32,cat,32,8,96,16\n"
+        files = {"file": ("a.zip", zip_of({"x.csv": rows, "a.jpg": plain_image((64, 32))}))}
+        refused = self.convert(service, files)["failure"]["detail"]
+        assert "x.csv" in refused and "clip or drop" in refused and "--" not in refused
+        for odd_boxes, objects in (("clip", 2), ("drop", 1)):
+            found = self.convert(service, files, odd_boxes=odd_boxes)
+            assert found["valid"] and found["conversion"]["objects"] == objects
+            assert "extend outside" in str(found["conversion"]["notes"])
+
+    def test_refusals(self, service: Service, start_service: Any, good_zip: bytes) -> None:
+        already = self.convert(service, {"file": ("a.zip", good_zip)})
+        assert "already contains shards" in already["failure"]["detail"]
+        problem(service.get(f"{already['links']['self']}/repaired"), 404)
+        problem(service.get(already["links"]["converted"]), 410)
+        shard = self.convert(service, {"file": ("a.record", b"x" * 99)})
+        assert "only a single zip" in shard["failure"]["detail"]
+        outside = b"filename,width,height,class,xmin,ymin,xmax,ymax\n../secret.jpg,9,9,a,1,1,5,5\n"
+        secret = self.convert(service, {"file": ("a.zip", zip_of({"x.csv": outside}))})
+        assert secret["state"] == "failed" and "secret.jpg" in secret["failure"]["detail"]
+        running = start_service(TFOD_MAX_ARCHIVE_ENTRIES="2")
+        rows = {f"{number}.xml": b"<annotation/>" for number in range(3)}
+        bomb = self.convert(running, {"file": ("a.zip", zip_of(rows))})
+        assert "entries" in bomb["failure"]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -206,9 +206,48 @@ def test_what_only_a_person_can_decide_is_left(url: str, open_page: OpenPage) ->
         assert is_beside or number != image
     repair(page)
     assert verdict_on(page) == "Not ready for CVAT: 1 error in 1 of 11 images"
-    assert "remaining problems" in page.locator(".repair h2").inner_text()
+    assert "remaining problems" in page.locator(".repair h2").first.inner_text()
     page.get_by_role("link", name="report of the upload").click()
     page.get_by_text("2 errors in 2 of 12 images").first.wait_for()
+
+
+def test_boxes_outside_the_image_are_clipped(url: str, open_page: OpenPage) -> None:
+    """What to do is read, done and checked again; the image of the box is a click away."""
+    page = open_page()
+    boxes = [(0.25, 0.25, 0.5, 0.75), (0.5, 0.25, 1.3, 0.75)]
+    broken = zipped(with_boxes(boxes, filename="a.jpg", source_id="a.jpg"), other())
+    send(page, url, broken, for_="For training")
+    assert "1 error in 1 of 2 images" in verdict_on(page)
+    page.get_by_role("link", name="Enlarge").press("Enter")
+    assert page.locator(".card:target svg.image").bounding_box()["width"] == 1280
+    page.locator(".card:target").get_by_role("link", name="BOX003").click()  # closes the image
+    assert page.locator(".card:target").count() == 0
+    page.locator(".rule").get_by_role("link", name="a.jpg").click()
+    page.get_by_role("link", name="Enlarge").click()
+    page.keyboard.press("Escape")
+    assert page.locator(".card:target").count() == 0
+    clip = page.locator(".repairs li", has=page.get_by_role("button", name="Clip boxes"))
+    assert "BOX003" in clip.inner_text() and "none of these errors remains" in clip.inner_text()
+    clip.get_by_role("button").click()
+    page.get_by_role("link", name="Download the repaired zip").wait_for()
+    assert verdict_on(page) == "Ready for the OD API's trainer: 2 images, 4 boxes"
+    assert page.locator(".repairs").count() == 0
+
+
+def test_a_zip_of_annotations_is_converted(url: str, tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page()
+    archive = shutil.make_archive(str(tmp_path / "voc"), "zip", EXAMPLES / "shapes_voc")
+    send(page, url, Path(archive).read_bytes(), "voc.zip")
+    assert "Pascal VOC" in verdict_on(page)
+    page.get_by_role("button", name="Convert this and check it").click()
+    link = page.get_by_role("link", name="Download the shards")
+    link.wait_for()
+    assert verdict_on(page) == "Ready for CVAT: 12 images, 34 boxes"
+    with page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == "voc_converted.zip"
+    with zipfile.ZipFile(download.value.path()) as shards:
+        assert "label_map.pbtxt" in shards.namelist()
 
 
 def test_how_far_a_check_is_and_why_it_failed(url: str, data: Path, open_page: OpenPage) -> None:

@@ -18,8 +18,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from tfod_validator.answers import TYPES, ProblemError, send_json, stream_file, stream_part
 from tfod_validator.folder import REPORTS, Validation
-from tfod_validator.uploads import accept, find, queue, wait_for
-from tfod_validator.uploads import repair as repair_upload
+from tfod_validator.uploads import ODD_BOXES, accept, change, find, queue, wait_for
 
 api = Blueprint("api", __name__)
 _V1 = "/api/v1"
@@ -40,6 +39,7 @@ def read_parameters(*names: str) -> dict[str, str]:
         "format": REPORTS,
         "fail": {"error": 1, "warning": 1},
         "for": RECEIVERS,
+        "odd_boxes": dict.fromkeys(ODD_BOXES),
     }
     query = request.args.to_dict()
     for name, text in query.items():
@@ -73,8 +73,20 @@ def create() -> AnyResponse:
 @api.post(f"{_V1}/validations/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it as a new validation."""
-    query = read_parameters(*_ANSWER, "token")
-    return _send_validation(query, *repair_upload(key, query.get("token", "")))
+    return _change(key, converts=False)
+
+
+@api.post(f"{_V1}/validations/<key>/convert")
+def convert(key: str) -> AnyResponse:
+    """Convert an uploaded zip of annotations to shards, and check them as a new validation."""
+    return _change(key, converts=True)
+
+
+def _change(key: str, *, converts: bool) -> AnyResponse:
+    query = read_parameters(*_ANSWER, "token", "odd_boxes")
+    odd_boxes = query.get("odd_boxes", request.form.get("odd_boxes"))
+    copy = change(key, query.get("token", ""), odd_boxes, converts=converts)
+    return _send_validation(query, *copy)
 
 
 @api.get(f"{_V1}/validations/<key>")
@@ -159,12 +171,23 @@ def report(key: str) -> AnyResponse:
 def repaired(key: str) -> AnyResponse:
     """Return the repaired zip, which is deleted together with the upload."""
     validation = find(key)
-    if validation.request.repair_of is None:
-        start = "Send a POST request to /repair of a validation to start one."
-        raise ProblemError(404, f"This validation is not a repair. {start}")
+    return _send_copy(validation, validation.request.repair_of, "repair")
+
+
+@api.get(f"{_V1}/validations/<key>/converted")
+def converted(key: str) -> AnyResponse:
+    """Return the zip of the converted shards, which is deleted together with the upload."""
+    validation = find(key)
+    return _send_copy(validation, validation.request.convert_of, "convert")
+
+
+def _send_copy(validation: Validation, source: str | None, action: str) -> AnyResponse:
+    if source is None:
+        start = f"Send a POST request to /{action} of a validation to start one."
+        raise ProblemError(404, f"This validation has no such zip. {start}")
     path = validation.request.files[0].path_in(validation.folder)
     if not (validation.result and path.is_file()):
-        raise ProblemError(410, "The repaired zip was deleted. Repair the upload again.")
+        raise ProblemError(410, f"The zip was deleted. {action.capitalize()} the upload again.")
     return stream_file(path, "application/zip", as_attachment=True)
 
 
@@ -246,6 +269,8 @@ def describe(validation: Validation, token: str) -> dict[str, Any]:
     }
     if submission.repair_of is not None:
         links["repaired"] = url_for("api.repaired", key=key)
+    if submission.convert_of is not None:
+        links["converted"] = url_for("api.converted", key=key)
     return {
         "id": key,
         **({"token": token} if token else {}),
@@ -269,6 +294,8 @@ def describe(validation: Validation, token: str) -> dict[str, Any]:
         "failure": result.failure if result else None,
         "repair_of": submission.repair_of,
         "repair": result.repair if result else None,
+        "convert_of": submission.convert_of,
+        "conversion": result.conversion if result else None,
         "links": links,
     }
 

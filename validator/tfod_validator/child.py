@@ -1,4 +1,4 @@
-"""The process of a single check, with resource limits. It may repair the upload first.
+"""The process of a single check, with resource limits. It may repair or convert the upload first.
 
 It writes the report in all formats, and then the result, to the folder of its attempt. It calls the
 library instead of the command, which would catch MemoryError.
@@ -17,7 +17,8 @@ import threading
 import time
 import traceback
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,8 @@ from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
 from tfod.checker.configuration import Configuration, make_options
-from tfod.checker.finding import Severity
+from tfod.checker.finding import Severity, plural
 from tfod.checker.profiles import file as file  # imported before the fork
-from tfod.checker.receivers import RECEIVERS
 from tfod.checker.references import frames as frames  # imported before the fork
 from tfod.checker.references.cvat_task import load_task
 from tfod.checker.report import Report
@@ -38,32 +38,39 @@ from tfod.checker.reporters.junit import render_junit
 from tfod.checker.reporters.samples import choose_samples
 from tfod.checker.reporters.text import render_text
 from tfod.checker.rules.registry import all_rules
+from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
+from tfod.formats.options import OddBoxes
+from tfod.formats.options import Options as ConvertOptions
+from tfod.formats.table import SHARDS, convert, recognize
 from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import repair
+from tfod.sources.format_recognition import FORMATS
 from tfod.sources.resolved import File, LabelMapFile, ResolvedSources
 from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
+from tfod_validator.offers import find_convertible, list_offers
 from tfod_validator.settings import EXAMPLES, Settings
 
 _PROGRESS_SECONDS = 0.5
 _UNREADABLE = "TFR013"
-_SOURCE_ID_RULES = ("NAM010", "NAM011")
-_NEW_SOURCE_ID = "The source id becomes a new number; the text is kept in tfod/attributes."
-"""The repair for these rules if they are errors for the receiver; else they are not repaired."""
+_ORIGINAL = os.path.join(os.pardir, ORIGINAL)
 
 
 def run(settings: Settings, attempt: Path, request: Request) -> None:
-    """Check an upload, after repairing it if requested, and write the result to the attempt."""
-    _begin(settings, is_repair=request.repair_of is not None)
-    started, changes, upload = time.time(), None, attempt.parent / UPLOAD
+    """Check an upload, after changing a copy if requested, and write the result to the attempt."""
+    _begin(settings, writes_copy=request.copy_of is not None)
+    started, upload = time.time(), attempt.parent / UPLOAD
+    copied: dict[str, Any] = {}
     try:
         os.chdir(upload / "file")  # reports contain file names without a path
         if request.repair_of is not None:
-            changes = _repair(attempt, request, settings)
+            copied["repair"] = _repair(attempt, request, settings)
+        elif request.convert_of is not None:
+            copied["conversion"] = _convert(attempt, request, settings)
         report = _check(attempt, request, settings)
         severities = report.counts.by_severity.items()
         result = Result(
@@ -72,21 +79,22 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
             time.time(),
             records=report.counts.records,
             findings={severity.value: count for severity, count in severities},
-            repairs=_list_repairs(report),
-            repair=changes,
+            offers=list_offers(report, is_repaired=request.repair_of is not None),
+            convertible=find_convertible(report),
+            **copied,
         )
     except Exception as error:
         problem = error if isinstance(error, ProblemError) else _to_problem(error, settings)
-        result = Result(None, started, time.time(), repair=changes, failure=problem.document)
+        result = Result(None, started, time.time(), failure=problem.document, **copied)
     with suppress(FileNotFoundError):  # the upload was deleted in the meantime
         DataFolder(settings).write_result(attempt, result)
 
 
-def _begin(settings: Settings, *, is_repair: bool) -> None:
+def _begin(settings: Settings, *, writes_copy: bool) -> None:
     """Set the resource limits of the process, and end it when its parent ends."""
     os.setsid()  # Ctrl-C is only for the service
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    max_file_bytes = settings.max_body_bytes if is_repair else settings.max_report_bytes
+    max_file_bytes = settings.max_body_bytes if writes_copy else settings.max_report_bytes
     for limit, value in (
         (resource.RLIMIT_AS, settings.max_check_bytes),
         (resource.RLIMIT_CORE, 0),
@@ -140,9 +148,7 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
         decode=parse_max_decoded(request.decode or "auto"),
         max_findings=settings.max_findings,
         max_record_bytes=settings.max_record_bytes,
-        archive_limits=ZipLimits(
-            settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
-        ),
+        archive_limits=_zip_limits(settings),
     )
     files = [File.at(name) for name in sorted(os.listdir())]
     sources = resolve_uploads(files, options.archive_limits)
@@ -155,6 +161,12 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
     for name, text in texts.items():
         (attempt / REPORTS[name]).write_bytes(text.encode("utf-8", "replace"))
     return report
+
+
+def _zip_limits(settings: Settings) -> ZipLimits:
+    return ZipLimits(
+        settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
+    )
 
 
 def _make_reports(
@@ -192,44 +204,24 @@ def _make_progress(attempt: Path, settings: Settings) -> Progress:
     return progress
 
 
-def _list_repairs(report: Report) -> dict[str, str]:
-    """Return the possible repairs by code; none if no record could be read."""
-    if not report.counts.records:
-        return {}
-    severities = RECEIVERS[report.receiver].severities(None)
-    repairs = {code: rule.repair for code, rule in all_rules().items() if rule.repair}
-    for code in _SOURCE_ID_RULES:
-        repairs[code] = _NEW_SOURCE_ID if severities.get(code) is Severity.ERROR else ""
-    return {code: repairs[code] for code in report.counts.by_code if repairs.get(code)}
-
-
 def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, Any]:
     """Write a repaired copy of an upload to the working folder, as a zip; return the changes."""
-    original = os.path.join(os.pardir, ORIGINAL)
-    files = [os.path.join(original, name) for name in sorted(os.listdir(original))]
-    zips = [file for file in files if zipfile.is_zipfile(file)]
+    files, zips = _find_originals()
     # A single file next to a single zip is its label map.
-    source = zips[0] if len(zips) == 1 and len(files) <= 2 else original
-    label_maps = [file for file in files if file not in zips] if source in zips else []
-    label_maps += map(str, Path(os.pardir, "label_map").glob("*"))
+    source = zips[0] if len(zips) == 1 and len(files) <= 2 else _ORIGINAL
     options = RepairOptions(
         receiver=request.receiver,
-        label_map=next(iter(label_maps), request.label_map),
+        label_map=_find_label_map(request, files, zips if source in zips else files),
+        odd_boxes=OddBoxes(request.odd_boxes) if request.odd_boxes else None,
         max_record_bytes=settings.max_record_bytes,
     )
-    _require_disk(files, zips, settings)
-    with tempfile.TemporaryDirectory(dir=attempt) as scratch:
-        folder, archive = Path(scratch, "repaired"), Path(scratch, "repaired.zip")
-        try:
-            outcome = repair(source, str(folder), options)
-        except TfodError as error:
-            text = str(error).removeprefix(f"{original}: ").replace(f"{original}{os.sep}", "")
-            text = text.replace(original, "the upload")
-            raise ProblemError(422, f"The upload cannot be repaired: {text}") from None
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
-            for path in sorted(folder.rglob("*")):
-                output.write(path, path.relative_to(folder))
-        archive.replace(request.files[0].name)
+    _require_disk(files, zips, settings, copies=2)
+    with _write_copy(attempt, request, "repaired") as folder:
+        outcome = repair(source, folder, options)
+        if outcome.is_useless:
+            errors = plural(outcome.remaining.counts.by_severity[Severity.ERROR], "error")
+            detail = f"Nothing in the upload can be repaired without your decision ({errors}). "
+            raise ProblemError(422, f"{detail}Follow the advice in its report.")
     changes = [
         {"code": code, "title": all_rules()[code].title, "count": count}
         for code, count in sorted(outcome.by_code.items())
@@ -238,16 +230,81 @@ def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, An
     return {**counts, "changes": changes}
 
 
-def _require_disk(files: list[str], zips: list[str], settings: Settings) -> None:
-    """Check that the repaired copy is not too large, and fits on the disk with its zip."""
+def _convert(attempt: Path, request: Request, settings: Settings) -> dict[str, Any]:
+    """Write an upload to the working folder, as a zip of shards; return what was converted."""
+    files, zips = _find_originals()
+    _require_disk(files, zips, settings, copies=3)
+    options = ConvertOptions(
+        label_map=_find_label_map(request, files, zips),
+        odd_boxes=OddBoxes(request.odd_boxes or "refuse"),
+        largest_source_id=LARGEST_FOR.get(request.receiver or ""),
+    )
+    with _write_copy(attempt, request, "converted") as folder:
+        if len(zips) != 1 or len(files) > 2:
+            raise TfodError("only a single zip can be converted")
+        damage = read_zip(zips[0], _zip_limits(settings)).damage
+        if damage is not None:
+            raise TfodError(damage.cause)
+        names = recognize(zips[0], None).names
+        if names[0] == SHARDS:
+            raise TfodError("the zip already contains shards")
+        result = convert(zips[0], folder, options, names[0], SHARDS)
+    return {
+        "format": FORMATS[names[0]].title,
+        "images": sum(result.images.values()),
+        "objects": sum(result.objects.values()),
+        "notes": [_restore_names(note) for note in result.notes],
+    }
+
+
+def _find_originals() -> tuple[list[str], list[str]]:
+    """Return the files of the original upload, and the zips among them."""
+    files = [os.path.join(_ORIGINAL, name) for name in sorted(os.listdir(_ORIGINAL))]
+    return files, [file for file in files if zipfile.is_zipfile(file)]
+
+
+def _find_label_map(request: Request, files: list[str], zips: list[str]) -> str | None:
+    """Return the label map for a zip: the other file, that of its own field, or the named one."""
+    others = [file for file in files if file not in zips]
+    others += map(str, Path(os.pardir, "label_map").glob("*"))
+    return next(iter(others), request.label_map)
+
+
+@contextmanager
+def _write_copy(attempt: Path, request: Request, verb: str) -> Iterator[str]:
+    """Yield the path of a folder to write, and pack it into a zip in the working folder."""
+    with tempfile.TemporaryDirectory(dir=attempt) as scratch:
+        folder, archive = Path(scratch, verb), Path(scratch, f"{verb}.zip")
+        tempfile.tempdir = scratch  # for zips that are unpacked
+        try:
+            yield str(folder)
+        except TfodError as error:
+            text = _restore_names(str(error)).replace("--odd-boxes ", "")
+            raise ProblemError(422, f"The upload cannot be {verb}: {text}") from None
+        finally:
+            tempfile.tempdir = None
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
+            for path in sorted(folder.rglob("*")):
+                output.write(path, path.relative_to(folder))
+        archive.replace(request.files[0].name)
+
+
+def _restore_names(text: str) -> str:
+    """Replace paths of the original upload by the names of its files."""
+    text = text.removeprefix(f"{_ORIGINAL}: ").replace(f"{_ORIGINAL}{os.sep}", "")
+    return text.replace(_ORIGINAL, "the upload")
+
+
+def _require_disk(files: list[str], zips: list[str], settings: Settings, copies: int) -> None:
+    """Check that an unpacked upload is not too large, and that copies of it fit on the disk."""
     total = sum(os.path.getsize(file) for file in files if file not in zips)
     total += sum(entry.size for path in zips for entry in read_zip(path).readable.values())
     if total > settings.max_archive_bytes:
         limit = f"{settings.max_archive_bytes >> 20:,} MiB"
-        detail = f"The upload cannot be repaired: it has more than {limit} when unpacked."
+        detail = f"No copy can be made of the upload: it has more than {limit} when unpacked."
         raise ProblemError(422, detail, limit="max_archive_bytes")
-    if DataFolder(settings).free_bytes() < 2 * total + settings.min_free_bytes:
-        detail = "There is not enough disk space for a repaired copy. Try again later."
+    if DataFolder(settings).free_bytes() < copies * total + settings.min_free_bytes:
+        detail = "There is not enough disk space for a copy. Try again later."
         raise ProblemError(507, detail, limit="min_free_bytes")
 
 

@@ -71,6 +71,8 @@ class Request:
         token: SHA-256 of the token that is needed to delete or repair the upload.
         created: seconds since 1970.
         repair_of: id of the validation whose upload is repaired before the check.
+        convert_of: id of the validation whose upload is converted to shards before the check.
+        odd_boxes: "clip" or "drop"; None to leave boxes that need a decision, or to refuse them.
     """
 
     files: tuple[UploadedFile, ...] = ()
@@ -82,6 +84,13 @@ class Request:
     token: str = ""
     created: float = field(default_factory=time.time)
     repair_of: str | None = None
+    convert_of: str | None = None
+    odd_boxes: str | None = None
+
+    @property
+    def copy_of(self) -> str | None:
+        """The id of the validation whose upload is repaired or converted."""
+        return self.repair_of or self.convert_of
 
     @property
     def title(self) -> str:
@@ -100,8 +109,10 @@ class Result:
         started, ended: seconds since 1970.
         records: number of records that were read.
         findings: number of findings of each severity.
-        repairs: descriptions of the possible repairs, by code of the rule.
+        offers: repairs that the page offers, see :mod:`tfod_validator.offers`.
+        convertible: format of the annotations in the upload, if it can be converted to shards.
         repair: changes of the repair before the check, if there was one.
+        conversion: what was converted before the check, if anything.
         failure: problem details, if the check failed.
     """
 
@@ -110,8 +121,10 @@ class Result:
     ended: float
     records: int = 0
     findings: dict[str, int] = field(default_factory=dict)
-    repairs: dict[str, str] = field(default_factory=dict)
+    offers: list[dict[str, Any]] = field(default_factory=list)
+    convertible: str = ""
     repair: dict[str, Any] | None = None
+    conversion: dict[str, Any] | None = None
     failure: dict[str, Any] | None = None
 
 
@@ -331,9 +344,11 @@ def _read_request(folder: Path) -> Request | None:
 
 def _read_result(folder: Path) -> Result | None:
     try:
-        return Result(**json.loads((folder / _REPORT / _RESULT).read_bytes()))
+        document = json.loads((folder / _REPORT / _RESULT).read_bytes())
     except FileNotFoundError:
         return None
+    names = Result.__dataclass_fields__.keys()  # an older version wrote other fields
+    return Result(**{name: value for name, value in document.items() if name in names})
 
 
 def _read_progress(attempt: Path) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
 from tfod.detection.labels.label_map import packaged_label_maps
+from tfod.formats.options import OddBoxes
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from tfod_validator.access import get_network, hash_token, is_token
@@ -37,6 +38,8 @@ _TEXTS: dict[str, Collection[str]] = {
     "label_map": packaged_label_maps(),
 }
 """Form fields with texts, and their possible values."""
+ODD_BOXES = (OddBoxes.CLIP.value, OddBoxes.DROP.value)
+"""The treatments of boxes that need a decision."""
 _DECODE = "decode"
 """The form field with the images to decode, which may be a number."""
 _MIN_PAUSE, _MAX_PAUSE = 0.02, 0.25
@@ -154,21 +157,35 @@ def accept(parameters: Mapping[str, str]) -> tuple[Validation, str]:
         copy = Path(shutil.copy(EXAMPLES[example], folder))
         files.append(_store(copy, "file", copy.name))
     _require_valid(texts, files)
-    return _queue(folder, files, texts, client=client)
+    return _queue(folder, files, texts, client)
 
 
-def repair(key: str, token: str) -> tuple[Validation, str]:
-    """Queue the repair of a copy of an upload; return the new validation and its token.
+def change(
+    key: str, token: str, odd_boxes: str | None = None, *, converts: bool = False
+) -> tuple[Validation, str]:
+    """Queue the repair or conversion of a copy of an upload; return the validation and its token.
 
-    Raises ProblemError if the check has not finished, the upload was deleted, or the token is
-    wrong.
+    Args:
+        key: id of the validation.
+        token: token of the upload.
+        odd_boxes: treatment of boxes that need a decision, one of ``ODD_BOXES``; None to leave
+            them, or to refuse the conversion.
+        converts: whether the copy is converted to shards instead of repaired.
+
+    Raises:
+        ProblemError: the check has not finished, the upload was deleted, the token is wrong, or
+            there is no such treatment.
     """
+    if odd_boxes is not None and odd_boxes not in ODD_BOXES:
+        detail = f"odd_boxes={odd_boxes[:80]}: expected one of {', '.join(ODD_BOXES)}."
+        raise ProblemError(400, detail, parameter="odd_boxes")
+    verb = "converted" if converts else "repaired"
     validation, client = find(key, token), _require_turn()
     if validation.state != "finished":
-        raise ProblemError(409, "An upload can only be repaired after a successful check.")
+        raise ProblemError(409, f"An upload can only be {verb} after a successful check.")
     folder, original = cast("UploadRequest", request).begin_upload(), validation.request
     stem = next(os.path.splitext(file.name)[0] for file in original.files if file.role == "file")
-    files = [UploadedFile(clean_name(f"{stem}_repaired.zip"), 0)]
+    files = [UploadedFile(clean_name(f"{stem.removesuffix(f'_{verb}')}_{verb}.zip"), 0)]
     try:
         for file in original.files:
             copy = replace(file, role=ORIGINAL) if file.role == "file" else file
@@ -177,15 +194,17 @@ def repair(key: str, token: str) -> tuple[Validation, str]:
             if file.role in ("profile", "cvat_labels"):
                 files.append(file)
     except FileNotFoundError:
-        detail = "The upload was deleted. Upload it again to repair it."
+        detail = "The upload was deleted. Upload it again."
         raise ProblemError(410, detail, limit="upload_seconds") from None
     texts = {
         "for": original.receiver,
         "profile": original.profile,
         "label_map": original.label_map,
+        "odd_boxes": odd_boxes,
+        "convert_of" if converts else "repair_of": key,
         _DECODE: original.decode,
     }
-    return _queue(folder, files, texts, client=client, repair_of=key)
+    return _queue(folder, files, texts, client)
 
 
 def _require_turn() -> str:
@@ -252,11 +271,7 @@ def _unknown_field(name: str | None, kind: str, fields: Iterable[str]) -> Proble
 
 
 def _queue(
-    folder: Path,
-    files: Iterable[UploadedFile],
-    texts: Mapping[str, str | None],
-    client: str,
-    repair_of: str | None = None,
+    folder: Path, files: Iterable[UploadedFile], texts: Mapping[str, str | None], client: str
 ) -> tuple[Validation, str]:
     token = secrets.token_urlsafe(16)
     upload = Request(
@@ -267,7 +282,9 @@ def _queue(
         decode=texts.get(_DECODE),
         token=hash_token(token),
         client=client,
-        repair_of=repair_of,
+        repair_of=texts.get("repair_of"),
+        convert_of=texts.get("convert_of"),
+        odd_boxes=texts.get("odd_boxes"),
     )
     accepted = queue().folder.accept(folder, upload)
     _bytes.inc(sum(file.bytes for file in upload.files))

@@ -30,8 +30,7 @@ from tfod_validator.api import read_parameters
 from tfod_validator.folder import Validation
 from tfod_validator.settings import PREFIX, Settings
 from tfod_validator.uploads import accept as accept_upload
-from tfod_validator.uploads import find, queue
-from tfod_validator.uploads import repair as repair_upload
+from tfod_validator.uploads import change, find, queue
 
 pages = Blueprint("pages", __name__)
 _STATE_WORDS = {"failed": "failed", "queued": "waiting", "running": "checking"}
@@ -110,7 +109,18 @@ def delete(key: str) -> AnyResponse:
 @pages.post("/reports/<key>/repair")
 def repair(key: str) -> AnyResponse:
     """Repair a copy of an upload, and check it."""
-    return _to_report(*repair_upload(key, request.form.get("token", "")))
+    return _change(key, converts=False)
+
+
+@pages.post("/reports/<key>/convert")
+def convert(key: str) -> AnyResponse:
+    """Convert an upload to shards, and check them."""
+    return _change(key, converts=True)
+
+
+def _change(key: str, *, converts: bool) -> AnyResponse:
+    token, odd_boxes = request.form.get("token", ""), request.form.get("odd_boxes") or None
+    return _to_report(*change(key, token, odd_boxes, converts=converts))
 
 
 def _to_report(validation: Validation, token: str) -> AnyResponse:

@@ -25,6 +25,7 @@ from tfod.cli.arguments import (
 )
 from tfod.cli.printing import begin_output, existing_files, print_text
 from tfod.errors import TfodError
+from tfod.formats.options import OddBoxes
 from tfod.shards.fixes import ALWAYS_FIXED
 from tfod.shards.repair import Options, Outcome, repair
 
@@ -38,7 +39,8 @@ def add_arguments(parser: Parser) -> None:
     parser.description = (
         "Copy shards and fix the defects that `tfod check` finds and that can be fixed without "
         "guessing. The source is never changed. Exit status: 0 if no problem remains, 1 if some "
-        "problems need your decision, 2 if the repair could not run."
+        "problems need your decision (nothing is written if no error could be fixed), 2 if the "
+        "repair could not run."
     )
     parser.set_defaults(run=_run)
     add = parser.add_argument
@@ -54,6 +56,9 @@ def add_arguments(parser: Parser) -> None:
         ("--ignore", "rules or families not to fix"),
     ):
         add(name, metavar="CODES", help=text, type=rule_names(name), action="extend")
+    text = "clip boxes that reach outside the image; or drop the objects of these and of inverted, "
+    text += "flat and non-finite boxes (default: leave them)"
+    add("--odd-boxes", help=text, choices=("clip", "drop"))
     add("--overwrite", action="store_true", help="replace shards of the same subsets in DEST")
 
 
@@ -68,14 +73,16 @@ def _make_options(arguments: argparse.Namespace) -> Options:
         raise TfodError("name the folder to write after SOURCE, or pass --dry-run")
     ignore = frozenset(arguments.ignore or ())
     if always_fixed := sorted(ALWAYS_FIXED & ignore):
-        code = always_fixed[0]
-        raise TfodError(f"--ignore {code}: unreadable data cannot be kept; omit this code")
+        raise TfodError(
+            f"--ignore {always_fixed[0]}: unreadable data cannot be kept; omit this code"
+        )
     return Options(
         profile=load_named_profile(arguments.profile),
         receiver=arguments.receiver,
         label_map=arguments.label_map,
         select=None if arguments.select is None else frozenset(arguments.select),
         ignore=ignore,
+        odd_boxes=arguments.odd_boxes and OddBoxes(arguments.odd_boxes),
         max_record_bytes=read_limit("TFOD_MAX_RECORD_BYTES", Options.max_record_bytes),
         overwrite=arguments.overwrite,
         report=arguments.output,
@@ -115,11 +122,11 @@ def _change_to_json(change: Finding) -> dict[str, object]:
 def _summary_to_json(outcome: Outcome) -> dict[str, object]:
     return {
         "source": outcome.source,
-        "output": outcome.output,
+        "output": None if outcome.is_useless else outcome.output,
         "counts": {
             "shards": outcome.shards,
             "records_read": outcome.records,
-            "records_written": outcome.written,
+            "records_written": 0 if outcome.is_useless else outcome.written,
             "records_changed": outcome.changed,
             "records_dropped": outcome.dropped,
             "by_code": dict(sorted(outcome.by_code.items())),
@@ -135,10 +142,11 @@ def _format_outcome(outcome: Outcome) -> Iterator[str]:
         records = plural(outcome.changed, "record")
         yield f"{plural(total, 'change')} {verb}: {records} changed, {outcome.dropped:,} dropped"
     else:
-        yield "Nothing to repair."
+        yield "Nothing can be repaired." if outcome.is_useless else "Nothing to repair."
     verb = f"written to {outcome.output}" if outcome.output else "would be written"
     counts = f"{plural(outcome.shards, 'shard')}, {plural(outcome.records, 'record')} read"
-    yield f"{counts}, {outcome.written:,} {verb}"
+    amount = "nothing" if outcome.is_useless else f"{outcome.written:,}"
+    yield f"{counts}, {amount} {verb}"
     for code, rule in all_rules().items():
         if count := outcome.by_code[code]:
             yield f"\n{code} fixed: {rule.title}" + (f" ({count:,})" if count > 1 else "")
@@ -152,7 +160,8 @@ def _format_outcome(outcome: Outcome) -> Iterator[str]:
     if outcome.remaining.valid:
         yield "\nNothing is left to decide."
         return
-    yield "\nLeft for you to decide (record numbers of the result):"
+    numbers = "source" if outcome.is_useless else "result"
+    yield f"\nLeft for you to decide (record numbers of the {numbers}):"
     for group in group_findings(outcome.remaining):
         if group.severity is not Severity.INFO:
             yield from group_lines(group, color=False)

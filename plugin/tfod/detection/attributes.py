@@ -31,7 +31,7 @@ _SCALAR_TYPES = frozenset((bool, int, float, str, type(None)))
 
 def is_attribute_value(value: Any) -> bool:
     """Return whether a value can be an attribute, which any JSON value can."""
-    if type(value) in _SCALAR_TYPES:  # fast path: nearly always, and many times per image
+    if type(value) in _SCALAR_TYPES:  # fast path for most values; an image may have many
         return True
     try:
         json.dumps(value)
@@ -73,12 +73,7 @@ class Corrections:
 
     def to_json(self) -> bytes:
         """Return the JSON text of the parts that are not empty."""
-        parts = {name: part for name, part in vars(self).items() if part}
-        text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
-        try:
-            return text.encode()
-        except UnicodeEncodeError:  # a lone surrogate, which only a JSON escape can express
-            return json.dumps(parts, separators=(",", ":")).encode()
+        return _to_json({name: part for name, part in vars(self).items() if part})
 
 
 def encode_attribute(
@@ -89,8 +84,7 @@ def encode_attribute(
 ) -> None:
     """Encode one attribute of all objects, and add to ``corrections`` what its list cannot express.
 
-    It is stored under the key of the OD API if that accepts the values, else under
-    ``image/object/attribute/<name>``.
+    The key is the OD API's if it accepts the values, else ``image/object/attribute/<name>``.
     """
     values = attributes[name]
     if all(value is None for value in values):
@@ -138,10 +132,32 @@ def add_image_attributes(text: bytes | None, attributes: Mapping[str, Any]) -> b
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
+def select_extra_attributes(text: str, numbers: Sequence[int]) -> bytes | None:
+    """Return the JSON of ``tfod/attributes`` with only these objects; None if nothing remains.
+
+    The text must be valid.
+    """
+    parts = json.loads(text or "{}")
+    new_numbers = {str(old): str(new) for new, old in enumerate(numbers)}
+    for name in ("objects", "absent", "drawn"):
+        by_number = parts.get(name, {}).items()
+        parts[name] = {new_numbers[x]: values for x, values in by_number if x in new_numbers}
+    if not numbers:
+        parts.pop("names", None)  # names of attributes without values
+    parts = {name: part for name, part in parts.items() if part}
+    return _to_json(parts) if parts else None
+
+
+def _to_json(parts: Mapping[str, Any]) -> bytes:
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which only a JSON escape can express
+        return json.dumps(parts, separators=(",", ":")).encode()
+
+
 _TYPE_OF_KIND = {Kind.INT64: int, Kind.FLOAT: float, Kind.BYTES: str}
 _DEFAULT_OF_KIND: dict[Kind, int | float | str] = {Kind.INT64: 0, Kind.FLOAT: 0.0, Kind.BYTES: ""}
-
-
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _SURROGATE = re.compile("[\ud800-\udfff]")  # a lone surrogate, which UTF-8 cannot encode
 _INFINITIES = (float("inf"), -float("inf"))
@@ -179,10 +195,7 @@ class ExtraError(Exception):
 class Extra(NamedTuple):
     """The content of ``tfod/attributes`` that does not belong to attributes of objects.
 
-    Attributes:
-        image: values of the image by name.
-        shape_details: details by object number.
-        labels: attributes by number of the image label.
+    ``image`` is by name, the other details are by number of the object or image label.
     """
 
     image: Mapping[str, Any] = {}
@@ -259,7 +272,7 @@ def find_unrotated_box(
 
     Args:
         details: shape details of the object.
-        corners: its own box in pixels, which other programs change without updating the details.
+        corners: the object's own box in pixels; other programs may change it, but not the details.
         size: height and width of the image, which may show only a part of the object.
     """
     if details.box is None:
@@ -303,5 +316,5 @@ def parse_typed_number(text: str) -> int | float | str:
 
 
 def find_column(columns: Sequence[Column], row: int) -> Column | None:
-    """Return that column of a key which has a list for the record, or None."""
-    return next((x for x in columns if x.kind is not None and x.has(row)), None)
+    """Return the first column that has a list for the record, or None."""
+    return next((column for column in columns if column.kind and column.has(row)), None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+_MIN_SIDE = float(np.finfo(np.float32).eps)
 _MAX_DEGREES = 1e6  # larger numbers are not angles
 LOOKS_LIKE_PIXELS = 2.0
 """A limit that normalized coordinates rarely exceed, and pixel coordinates usually do."""
@@ -37,8 +38,7 @@ def to_pixel_corners(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return normalized boxes in pixels, and clamped to the image, both float64 of shape (n, 4).
 
-    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, shape (n,
-    2).
+    ``sizes`` is the height and width of the image, shape (2,), or of each box's image, (n, 2).
     """
     limits = np.asarray(sizes, np.float64)[..., [1, 0, 1, 0]]
     with np.errstate(invalid="ignore"):
@@ -61,6 +61,13 @@ def touch_image(corners: np.ndarray) -> np.ndarray:
         inside = (pairs.min(axis=1) < 1) & (pairs.max(axis=1) > 0)
     touching: np.ndarray = inside.all(axis=1)
     return touching
+
+
+def have_area(corners: np.ndarray) -> np.ndarray:
+    """Return which normalized boxes have a width and a height in float32, bool of shape (n,)."""
+    with np.errstate(invalid="ignore"):
+        is_wide: np.ndarray = (corners[:, 2:] - corners[:, :2] > _MIN_SIDE).all(axis=1)
+    return is_wide
 
 
 def find_pixel_boxes(corners: np.ndarray) -> np.ndarray:
@@ -140,6 +147,5 @@ def iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     intersection = np.maximum(upper[..., 2:] - lower[..., :2], 0).prod(axis=-1)
     areas = [(boxes[..., 2:] - boxes[..., :2]).prod(axis=-1) for boxes in (first, second)]
     union = areas[0] + areas[1] - intersection
-    return np.asarray(
-        np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
-    )
+    ious = np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
+    return np.asarray(ious)

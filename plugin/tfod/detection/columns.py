@@ -35,7 +35,6 @@ class DetectionColumns:
     """The content of a batch of records in columns, whether it is consistent or not.
 
     Args:
-        examples: records of the batch.
         mapping: keys of the image, its boxes and so on.
         redundant_keys: keys to ignore, such as the number of channels.
         headers: image headers, if the records no longer contain the images.
@@ -221,8 +220,7 @@ class DetectionColumns:
     def box_counts(self) -> np.ndarray:
         """The number of objects of each record, int64 of shape (records,)."""
         if self.flat_boxes is not None:
-            counts: np.ndarray = self.flat_boxes.counts // 4
-            return counts
+            return self.flat_boxes.counts // 4
         return self.column(keys.XMIN, Kind.FLOAT).counts
 
     @cached_property

@@ -1,7 +1,6 @@
 """Detection: the typed content of one record, an image with its annotations.
 
-Boxes are half-open, ``xmin, ymin, xmax, ymax`` in 0..1, with x to the right and y down: an object
-that fills the image is 0, 0, 1, 1.
+Boxes are half-open, ``xmin, ymin, xmax, ymax``, with y down; 0, 0, 1, 1 fills the image.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+_Value = TypeVar("_Value")
 AttributeValue: TypeAlias = "int | float | str | list[Any] | dict[str, Any] | None"
 """JSON value of an attribute; None if the object lacks the attribute."""
 
@@ -79,8 +79,7 @@ class Keypoints(_ComparedByContent):
 class PngMask:
     """A mask as a one-channel PNG of the image's size; pixels of an object are above 0.
 
-    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 if it is not from a
-    shard.
+    ``offset`` is the position of ``data`` in the uncompressed shard, or -1 outside of shards.
     """
 
     data: memoryview | bytes
@@ -102,8 +101,8 @@ class ShapeDetails:
     """The properties of a shape that its box does not contain.
 
     Attributes:
-        box: left, top, right, bottom in pixels before the rotation. The object's own box encloses
-            the visible part of the rotated box.
+        box: left, top, right, bottom in pixels before the rotation; the object's own box encloses
+            the visible part after it.
         rotation: rotation about the centre in degrees, clockwise.
         z_order: layer; higher layers cover lower ones.
         group: number that is shared by the objects of a group; 0 for no group.
@@ -172,3 +171,24 @@ class Detection(_ComparedByContent):
     image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = field(default=(), compare=False)
     warnings: Sequence[str] = field(default=(), compare=False)
+
+    def select_objects(self, numbers: Sequence[int], boxes: np.ndarray) -> Detection:
+        """Return the image with only these objects, in this order, and their new boxes."""
+        masks, keypoints = self.numerical_masks, self.keypoints
+        index, details = list(numbers), self.shape_details
+
+        def select(values: Sequence[_Value] | None) -> list[_Value] | None:
+            return [values[number] for number in index] if values is not None else None
+
+        return replace(
+            self,
+            boxes=boxes,
+            class_text=select(self.class_text),
+            class_label=select(self.class_label),
+            masks=select(self.masks),
+            numerical_masks=None if masks is None else masks[index],
+            keypoints=keypoints
+            and replace(keypoints, xy=keypoints.xy[index], visibility=keypoints.visibility[index]),
+            attributes={name: select(values) or [] for name, values in self.attributes.items()},
+            shape_details={new: details[old] for new, old in enumerate(index) if old in details},
+        )

@@ -1,8 +1,7 @@
 """Detections in columns: the annotations of a batch of records, and their problems.
 
 Unreadable values are problems with a row and a key (:mod:`tfod.detection.problems`). The checker
-reports them; reading a row with a problem as a Detection raises it. Creating the batch checks
-nothing.
+reports them; reading such a row as a Detection raises an error. Creating a batch checks nothing.
 """
 
 from __future__ import annotations
@@ -81,9 +80,8 @@ class Detections(DetectionColumns, Sequence[Detection]):
             keys.IMAGE_CLASS_LABEL: Kind.INT64,
             keys.KEYPOINT_X: Kind.FLOAT,
         }
-        return frozenset(
-            key for key, kind in kinds.items() if not self.column(key, kind).counts.any()
-        )
+        absent = (key for key, kind in kinds.items() if not self.column(key, kind).counts.any())
+        return frozenset(absent)
 
     def error(self, row: int) -> RecordError | None:
         """Return the first problem of a record as an exception, or None."""
@@ -130,7 +128,7 @@ def build_detection(detections: Detections, row: int) -> Detection:
         class_text=detections.class_text_values[slice(*texts.row_splits[row : row + 2].tolist())]
         or _no_values(texts, row, end - first),
         class_label=labels[row].tolist() or _no_values(labels, row, end - first),
-        **(_rare_fields(detections, row, end - first) if detections.other_keys else {}),
+        **(_read_rare_fields(detections, row, end - first) if detections.other_keys else {}),
         warnings=detections.warnings(row),
     )
 
@@ -140,7 +138,7 @@ def _no_values(column: Column, row: int, count: int) -> list[Any] | None:
     return [] if column.has(row) and not count else None
 
 
-def _rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]:
+def _read_rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]:
     """Return the fields of a Detection whose keys most records lack."""
     row_keys = detections.other_keys_in(row)
     if not row_keys:
@@ -149,9 +147,9 @@ def _rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]
     masks = detections.column(keys.MASK, Kind.BYTES)
     numbers = detections.column(keys.MASK, Kind.FLOAT)[row]
     return {
-        "masks": _png_masks(detections, masks[row].tolist()) or None,
+        "masks": _get_masks(detections, masks[row].tolist()) or None,
         "numerical_masks": numbers.reshape(count, *detections.sizes[row]) if len(numbers) else None,
-        "keypoints": _keypoints(detections, row, count),
+        "keypoints": _read_keypoints(detections, row, count),
         "image_extra": extra.image,
         "attributes": attributes,
         "shape_details": extra.shape_details,
@@ -159,12 +157,12 @@ def _rare_fields(detections: Detections, row: int, count: int) -> dict[str, Any]
             replace(label, attributes=extra.labels[number]) if number in extra.labels else label
             for number, label in enumerate(read_image_labels(detections, row))
         ],
-        "captions": _captions(detections, row),
+        "captions": _read_captions(detections, row),
         "image_masks": {
             name: mask
             for name, key in keys.IMAGE_MASKS.items()
             if key in row_keys
-            for mask in _png_masks(detections, detections.column(key, Kind.BYTES)[row].tolist())
+            for mask in _get_masks(detections, detections.column(key, Kind.BYTES)[row].tolist())
             if mask is not None
         },
         "image_attributes": {
@@ -184,7 +182,7 @@ def _is_unread(detections: Detections, key: str) -> bool:
     )
 
 
-def _png_masks(detections: Detections, spans: Sequence[tuple[int, int]]) -> list[PngMask | None]:
+def _get_masks(detections: Detections, spans: Sequence[tuple[int, int]]) -> list[PngMask | None]:
     records = detections.examples.records
     view = memoryview(records.buffer)
     return [
@@ -193,7 +191,7 @@ def _png_masks(detections: Detections, spans: Sequence[tuple[int, int]]) -> list
     ]
 
 
-def _keypoints(detections: Detections, row: int, count: int) -> Keypoints | None:
+def _read_keypoints(detections: Detections, row: int, count: int) -> Keypoints | None:
     if keys.KEYPOINT_X in detections.absent_keys:
         return None
     column_x = detections.column(keys.KEYPOINT_X, Kind.FLOAT)
@@ -227,7 +225,7 @@ def read_image_labels(detections: Detections, row: int) -> list[ImageLabel]:
     return [ImageLabel(*values) for values in zip(*columns, strict=True)]
 
 
-def _captions(detections: Detections, row: int) -> list[str]:
+def _read_captions(detections: Detections, row: int) -> list[str]:
     column = find_column(detections.find_columns(keys.CAPTION), row)
     if column is not None and column.kind is not Kind.BYTES:
         detections.note(row, f"{keys.CAPTION} is not a list of texts; ignored")

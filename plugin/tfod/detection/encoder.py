@@ -96,9 +96,8 @@ def _check_boxes(values: Any) -> np.ndarray:
         raise _FieldError(f"have the shape {boxes.shape}, expected (n, 4)")
     if len(boxes) and not (boxes.min() >= 0 and boxes.max() <= 1):
         for corners in boxes[find_pixel_boxes(boxes)].tolist():
-            raise _FieldError(
-                f"are in pixels ({', '.join(map('{:g}'.format, corners))}); {_DIVIDE_HINT}"
-            )
+            numbers = ", ".join(map("{:g}".format, corners))
+            raise _FieldError(f"are in pixels ({numbers}); {_DIVIDE_HINT}")
     return boxes
 
 
@@ -123,7 +122,7 @@ def _to_list(values: Any, count: int | None = None) -> list[Any]:
     if isinstance(values, (str, bytes, Mapping, set)):
         raise _FieldError(f"is {reprlib.repr(values)}, expected a list")
     if type(values) is list and _PLAIN_TYPES.issuperset(map(type, values)):
-        items = values  # nearly always; avoids a copy
+        items = values  # the usual case, which needs no copy
     else:
         items = [x.item() if isinstance(x, np.generic) else x for x in values]
     if count is not None and len(items) != count:
@@ -131,13 +130,13 @@ def _to_list(values: Any, count: int | None = None) -> list[Any]:
     return items
 
 
-def _integers(values: Any, count: int | None = None) -> bytes:
+def _encode_integers(values: Any, count: int | None = None) -> bytes:
     items = _to_list(values, count)
     is_plain = {*map(type, items)} <= {int}
     return int64_feature(items if is_plain else [operator.index(value) for value in items])
 
 
-def _texts(values: Any, count: int | None = None) -> bytes:
+def _encode_texts(values: Any, count: int | None = None) -> bytes:
     items = _to_list(values, count)
     if not {*map(type, items)} <= {str} and not all(isinstance(x, str) for x in items):
         raise _FieldError(f"contains {reprlib.repr(items)}, expected texts")
@@ -154,31 +153,31 @@ def _require_json(value: Any) -> None:
         raise _FieldError(f"contains {reprlib.repr(value)}, which JSON cannot express")
 
 
-def _file(data: Any) -> bytes:
+def _encode_file(data: Any) -> bytes:
     view = memoryview(data)
     if view.ndim != 1 or view.itemsize != 1:
         raise _FieldError("contains pixels, expected the bytes of an image file")
     return one_bytes_feature(bytes(view))
 
 
-def _side(key: str, side: Any, *_: object) -> dict[str, bytes]:
+def _encode_side(key: str, side: Any, *_: object) -> dict[str, bytes]:
     if side < 0:
         raise _FieldError(f"is {side}, expected pixels")
-    return {key: _side_feature(operator.index(side))}
+    return {key: _encode_side_feature(operator.index(side))}
 
 
 @functools.lru_cache(1024)
-def _side_feature(side: int) -> bytes:
+def _encode_side_feature(side: int) -> bytes:
     """Encode a height or width; the same values recur."""
     return int64_feature([side])
 
 
-def _text(key: str, text: Any, *_: object) -> dict[str, bytes]:
+def _encode_text(key: str, text: Any, *_: object) -> dict[str, bytes]:
     _require(text, str)
     return {key: one_bytes_feature(text.encode())}
 
 
-def _image_labels(labels: Any, *_: object) -> dict[str, bytes]:
+def _encode_image_labels(labels: Any, *_: object) -> dict[str, bytes]:
     features = {}
     texts, ids, confidences = (
         [getattr(label, name) for label in labels] for name in ("text", "label", "confidence")
@@ -186,24 +185,24 @@ def _image_labels(labels: Any, *_: object) -> dict[str, bytes]:
     _require_json([dict(label.attributes) for label in labels])
     columns = [column for column in (texts, ids) if any(value is not None for value in column)]
     if not columns or any(None in column for column in columns):
-        raise _FieldError("need a text each, or an id each")
+        raise _FieldError("need a text for each label, or an id for each label")
     if texts in columns:
-        features[keys.IMAGE_CLASS_TEXT] = _texts(texts)
+        features[keys.IMAGE_CLASS_TEXT] = _encode_texts(texts)
     if ids in columns:
-        features[keys.IMAGE_CLASS_LABEL] = _integers(ids)
+        features[keys.IMAGE_CLASS_LABEL] = _encode_integers(ids)
     if any(confidence is not None for confidence in confidences):
         filled = [1.0 if confidence is None else confidence for confidence in confidences]
         features[keys.IMAGE_CLASS_CONFIDENCE] = float_feature(_to_float32(filled))
     return features
 
 
-def _boxes(boxes: np.ndarray, *_: object) -> dict[str, bytes]:
+def _encode_boxes(boxes: np.ndarray, *_: object) -> dict[str, bytes]:
     if not len(boxes):
         return dict.fromkeys(keys.BOX, float_feature(()))
     return dict(zip(keys.BOX, float_features(boxes.T), strict=True))
 
 
-def _masks(masks: Any, _: Detection, count: int) -> dict[str, bytes]:
+def _encode_masks(masks: Any, _: Detection, count: int) -> dict[str, bytes]:
     values = []
     for mask in _to_list(masks, count):
         if mask is not None:
@@ -212,7 +211,7 @@ def _masks(masks: Any, _: Detection, count: int) -> dict[str, bytes]:
     return {keys.MASK: bytes_feature(values)} if values else {}
 
 
-def _numerical_masks(masks: Any, detection: Detection, count: int) -> dict[str, bytes]:
+def _encode_numerical_masks(masks: Any, detection: Detection, count: int) -> dict[str, bytes]:
     numbers, size = _to_float32(masks), (detection.height, detection.width)
     if not all(size):
         size = image_size(bytes(detection.encoded or b"")) or size
@@ -223,7 +222,7 @@ def _numerical_masks(masks: Any, detection: Detection, count: int) -> dict[str, 
     return {keys.MASK: float_feature(numbers.reshape(-1))} if numbers.size else {}
 
 
-def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, bytes]:
+def _encode_keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, bytes]:
     _require(keypoints, Keypoints)
     xy, visibility = _to_float32(keypoints.xy), np.asarray(keypoints.visibility)
     names, shape = keypoints.names, visibility.shape
@@ -239,13 +238,13 @@ def _keypoints(keypoints: Keypoints, _: Detection, count: int) -> dict[str, byte
     features = {
         keys.KEYPOINT_X: float_feature(xy[:, :, 0].reshape(-1)),
         keys.KEYPOINT_Y: float_feature(xy[:, :, 1].reshape(-1)),
-        keys.KEYPOINT_VISIBILITY: _integers(visibility.reshape(-1)),
+        keys.KEYPOINT_VISIBILITY: _encode_integers(visibility.reshape(-1)),
         keys.KEYPOINT_NUM: int64_feature((visibility > 0).sum(axis=1).tolist()),
     }
-    return features | ({keys.KEYPOINT_TEXT: _texts([*names] * count)} if names else {})
+    return features | ({keys.KEYPOINT_TEXT: _encode_texts([*names] * count)} if names else {})
 
 
-def _shape_details(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) -> dict[str, bytes]:
+def _check_shapes(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) -> dict[str, bytes]:
     for number, shape in drawn.items():
         if number not in range(count):
             raise _FieldError(f"has object {number}, but there are {count} boxes")
@@ -253,35 +252,35 @@ def _shape_details(drawn: Mapping[int, ShapeDetails], _: Detection, count: int) 
     return {}
 
 
-def _image_extra(extra: Mapping[str, Any], *_: object) -> dict[str, bytes]:
+def _check_image_extra(extra: Mapping[str, Any], *_: object) -> dict[str, bytes]:
     _require_json(dict(extra))
     return {}
 
 
 _FIELDS: Mapping[str, Callable[[Any, Detection, int], dict[str, bytes]]] = {
-    "height": functools.partial(_side, keys.HEIGHT),
-    "width": functools.partial(_side, keys.WIDTH),
-    "filename": functools.partial(_text, keys.FILENAME),
-    "source_id": functools.partial(_text, keys.SOURCE_ID),
-    "sha256": functools.partial(_text, keys.SHA256),
-    "format": functools.partial(_text, keys.FORMAT),
-    "encoded": lambda data, *_: {keys.ENCODED: _file(data)},
-    "image_labels": _image_labels,
-    "captions": lambda texts, *_: {keys.CAPTION: _texts(texts)},
+    "height": functools.partial(_encode_side, keys.HEIGHT),
+    "width": functools.partial(_encode_side, keys.WIDTH),
+    "filename": functools.partial(_encode_text, keys.FILENAME),
+    "source_id": functools.partial(_encode_text, keys.SOURCE_ID),
+    "sha256": functools.partial(_encode_text, keys.SHA256),
+    "format": functools.partial(_encode_text, keys.FORMAT),
+    "encoded": lambda data, *_: {keys.ENCODED: _encode_file(data)},
+    "image_labels": _encode_image_labels,
+    "captions": lambda texts, *_: {keys.CAPTION: _encode_texts(texts)},
     "image_masks": lambda masks, *_: {
-        keys.IMAGE_MASKS[name]: _file(mask.data) for name, mask in masks.items()
+        keys.IMAGE_MASKS[name]: _encode_file(mask.data) for name, mask in masks.items()
     },
     "image_attributes": lambda attributes, *_: {
-        keys.IMAGE_ATTRIBUTES[name]: _integers(ids) for name, ids in attributes.items()
+        keys.IMAGE_ATTRIBUTES[name]: _encode_integers(ids) for name, ids in attributes.items()
     },
-    "boxes": _boxes,
-    "class_text": lambda texts, _, count: {keys.CLASS_TEXT: _texts(texts, count)},
-    "class_label": lambda labels, _, count: {keys.CLASS_LABEL: _integers(labels, count)},
-    "masks": _masks,
-    "numerical_masks": _numerical_masks,
-    "keypoints": _keypoints,
-    "shape_details": _shape_details,
-    "image_extra": _image_extra,
+    "boxes": _encode_boxes,
+    "class_text": lambda texts, _, count: {keys.CLASS_TEXT: _encode_texts(texts, count)},
+    "class_label": lambda labels, _, count: {keys.CLASS_LABEL: _encode_integers(labels, count)},
+    "masks": _encode_masks,
+    "numerical_masks": _encode_numerical_masks,
+    "keypoints": _encode_keypoints,
+    "shape_details": _check_shapes,
+    "image_extra": _check_image_extra,
 }
 """Encoders of fields in the order of the keys, called with value, Detection and number of boxes.
 
@@ -309,17 +308,15 @@ def encode_labelled_image(
     header = read_image_header(encoded, 0, len(encoded))
     # Without a readable header, assume colour, like TensorFlow.
     channels = int64_feature([header.channels if header else 3])
-    image = one_bytes_feature(encoded)
     features = {
         "height": int64_feature([size[0]]),
         "width": int64_feature([size[1]]),
         **dict.fromkeys(("channels", "depth"), channels),
         "label": int64_feature([label]),
-        **dict.fromkeys(("image", "image_raw"), image),
+        **dict.fromkeys(("image", "image_raw"), one_bytes_feature(encoded)),
         "filename": one_bytes_feature(filename.encode()),
     }
-    order = (*PROFILES[profile.value], "filename")
-    return encode_example({key: features[key] for key in order})
+    return encode_example({key: features[key] for key in (*PROFILES[profile.value], "filename")})
 
 
 @dataclass(frozen=True)
@@ -338,9 +335,8 @@ class KerasAnnotation:
         """Create an annotation from corners in pixels, rounded like in Datumaro."""
         left, top, right, bottom = corners
         x, y, width, height = (round(value, 2) for value in (left, top, right - left, bottom - top))
-        return cls(
-            number, category, (x, y, width, height), width * height if area is None else area
-        )
+        area = width * height if area is None else area
+        return cls(number, category, (x, y, width, height), area)
 
 
 def encode_keras_annotations(

@@ -53,6 +53,8 @@ Semantic: class numbers, unrelated to the label map. Panoptic: class ids and ins
 unlabelled. Source: official/projects/panoptic/dataloaders/panoptic_maskrcnn_input.py.
 """
 
+OBJECT_PREFIX: Final = "image/object/"
+"""The prefix of all keys of the OD API with values for each object."""
 ATTRIBUTE_PREFIX: Final = "image/object/attribute/"
 """Model Garden's prefix for attributes without a key in the format, one value per object."""
 
@@ -62,8 +64,7 @@ EXTRA_ATTRIBUTES: Final = "tfod/attributes"
 ``{"image": {name: value}, "objects": {number: {name: value}}, "absent": {number: [name]}, "names":
 {name: other name}, "drawn": {number: {"box": [left, top, right, bottom], "rotation": degrees,
 "z_order": layer, "group": number}}, "labels": {number: {name: value}}}``: ``drawn`` contains
-:class:`~tfod.detection.detection.ShapeDetails`, ``labels`` the attributes of classes of the whole
-image.
+:class:`~tfod.detection.detection.ShapeDetails`, ``labels`` the attributes of image classes.
 """
 
 
@@ -73,12 +74,9 @@ class ObjectAttribute:
 
     Attributes:
         name: name of the attribute in Datumaro and CVAT.
-        key: feature key.
-        kinds: kinds of list that writers use, beginning with the one that TensorFlow's decoder
-            expects.
+        kinds: kinds of list that writers use; the first is the one of TensorFlow's decoder.
         default: value of an object that lacks the attribute if other objects have it.
-        other_names: further names in Datumaro. Such an attribute is stored under the same key, and
-            an import restores its name.
+        other_names: further names in Datumaro, with the same key; an import restores the name.
     """
 
     name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+UNSUPPORTED = "not written, because the format cannot store them"
 _MAX_NAMES = 20  # in a sentence
 
 

@@ -1,7 +1,6 @@
 """Problems of records as Detections, for importers and the checker.
 
-Each function yields the problems of one part of a Detection. The checker has a rule for each code;
-importers stop at problems without a case.
+Each function yields the problems of one part of a Detection. The checker has a rule for each code.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from tfod.example.example_batch import Column
 from tfod.example.wire import Kind
 
 READ = "read"
-"""Case of a problem that importers tolerate, by reading or ignoring the value."""
+"""Case of a problem that importers tolerate: they read or ignore the value."""
 EMPTY_RECORD = "nothing"
 """Case of a record without any feature of its layout."""
 _ONE_EACH = "write the record again with one value for each object"
@@ -35,13 +34,11 @@ class DetectionProblem(NamedTuple):
     """A problem of one record.
 
     Attributes:
-        row: row of the batch.
         code: code of the checker's rule.
-        key: feature key in the record; the common prefix if several keys are concerned.
+        key: feature key in the record, or the common prefix of several keys.
         cause: rest of the sentence that begins with the key.
-        fix: suggested fix; may be empty.
         value: invalid value; for BOX001, all lengths of the record by key.
-        case: case of the rule; importers stop at a problem without a case.
+        case: case of the rule, such as READ; importers stop at a problem without a case.
     """
 
     row: int
@@ -58,10 +55,11 @@ class DetectionProblem(NamedTuple):
         return f"{self.key} {self.cause}" if self.key else self.cause
 
     def hides_boxes(self, mapping: FieldMapping) -> bool:
-        """Return whether the objects of the record cannot be told apart."""
+        """Return whether the boxes of the record cannot be read."""
         return not self.case and (self.code in _HIDE_BOXES or self.key in mapping.box)
 
 
+Problems: TypeAlias = Iterator[DetectionProblem]
 _TEXT, _NUMBER = FeatureSpec(Kind.BYTES, (), b""), FeatureSpec(Kind.INT64, (), 0)
 _TEXTS, _NUMBERS, _FLOATS = map(FeatureSpec, (Kind.BYTES, Kind.INT64, Kind.FLOAT))
 _TEXT_KEYS = (keys.FILENAME, keys.SOURCE_ID, keys.FORMAT, keys.SHA256, keys.ENCODED)
@@ -98,23 +96,23 @@ def find_problems(batch: DetectionColumns) -> list[DetectionProblem]:
     """Return all problems of a batch, by row and then by part."""
     expected = {**read_features(batch.mapping), **(batch.expected or {})}
     parts = (
-        _empty_records(batch),
-        _types(batch, expected),
-        _shapes(batch, expected),
-        _boxes(batch),
-        _pixels(batch),
-        _unknown_sizes(batch),
-        _lengths(batch, expected),
-        _mask_sizes(batch),
-        _keypoints(batch),
-        _one_class(batch),
-        _image_classes(batch),
-        _extra_attributes(batch),
+        _find_empty_records(batch),
+        _find_wrong_types(batch, expected),
+        _find_wrong_shapes(batch, expected),
+        _find_incomplete_boxes(batch),
+        _find_wrong_units(batch),
+        _find_unknown_sizes(batch),
+        _find_wrong_lengths(batch, expected),
+        _find_wrong_mask_sizes(batch),
+        _find_wrong_keypoints(batch),
+        _find_several_classes(batch),
+        _find_uneven_classes(batch),
+        _find_unreadable_attributes(batch),
     )
     return sorted((problem for part in parts for problem in part), key=lambda problem: problem.row)
 
 
-def _empty_records(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_empty_records(batch: DetectionColumns) -> Problems:
     """Yield records without any feature of the layout."""
     layout_keys = keys.KNOWN_KEYS if batch.mapping == OD_API else batch.mapping.all_keys
     is_empty = np.ones(len(batch), bool)
@@ -138,7 +136,7 @@ def _columns(
                 yield column, spec, read.get(key)
 
 
-def _types(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+def _find_wrong_types(batch: DetectionColumns, expected: FeatureDescription) -> Problems:
     """Yield lists of an unexpected type; to importers, an empty list has no value."""
     for column, spec, read in _columns(batch, expected):
         kind = column.kind
@@ -154,7 +152,7 @@ def _types(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[De
                 yield DetectionProblem(row, "EXA004", column.key, cause, _TYPES, kind.value, case)
 
 
-def _shapes(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+def _find_wrong_shapes(batch: DetectionColumns, expected: FeatureDescription) -> Problems:
     """Yield lists with an unexpected number of values; to importers, an empty list is missing."""
     for column, spec, read in _columns(batch, expected):
         is_single = read is not None and read.length is not None
@@ -172,7 +170,7 @@ def _shapes(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[D
             yield DetectionProblem(row, "EXA005", column.key, cause, value=count, case=case)
 
 
-def _boxes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_incomplete_boxes(batch: DetectionColumns) -> Problems:
     """Yield flat lists of boxes without four numbers per object."""
     flat = batch.flat_boxes
     if flat is not None:
@@ -182,7 +180,7 @@ def _boxes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
             yield DetectionProblem(row, "BOX014", flat.key, cause, fix)
 
 
-def _pixels(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_wrong_units(batch: DetectionColumns) -> Problems:
     """Yield boxes in pixels that are read as normalized, and the reverse."""
     if not batch.mapping.box or batch.flat_boxes is not None:
         return
@@ -211,7 +209,7 @@ def _pixels(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         yield DetectionProblem(int(row), "BOX005", batch.mapping.box_prefix, message, fix)
 
 
-def _unknown_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_unknown_sizes(batch: DetectionColumns) -> Problems:
     """Yield boxes in images of unknown size, which importers need for boxes in pixels."""
     rows = np.flatnonzero((batch.box_counts > 0) & (batch.sizes <= 0).any(axis=1)).tolist()
     if batch.has_pixel_boxes:
@@ -225,13 +223,12 @@ def _unknown_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         return
     for row in rows:
         count = int(batch.box_counts[row])
-        cause = (
-            f"the image size is unknown, and the image has {count:,} box{'es' if count > 1 else ''}"
-        )
+        boxes = f"{count:,} box{'es' if count > 1 else ''}"
+        cause = f"the image size is unknown, and the image has {boxes}"
         yield DetectionProblem(row, "IMG015", None, cause, case=READ)
 
 
-def _lengths(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[DetectionProblem]:
+def _find_wrong_lengths(batch: DetectionColumns, expected: FeatureDescription) -> Problems:
     """Yield non-empty lists without one value per object; importers ignore such attributes."""
     mapping, boxes = batch.mapping, batch.box_counts
     is_readable = np.full(len(batch), bool(mapping.box))
@@ -239,7 +236,7 @@ def _lengths(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[
         if column.kind not in (None, Kind.FLOAT):
             is_readable &= column.counts == 0
     sides = [batch.examples.column(key, Kind.FLOAT) for key in mapping.box]
-    lists = list(_object_lists(batch, expected))
+    lists = list(_list_columns(batch, expected))
 
     def lengths(row: int) -> dict[str, int]:
         listed = (column for column, _ in lists if column.counts[row])
@@ -258,7 +255,7 @@ def _lengths(batch: DetectionColumns, expected: FeatureDescription) -> Iterator[
             yield DetectionProblem(row, "BOX001", column.key, cause, _ONE_EACH, lengths(row), case)
 
 
-def _object_lists(
+def _list_columns(
     batch: DetectionColumns, expected: FeatureDescription
 ) -> Iterator[tuple[Column, str]]:
     """Yield lists with one value per object, and the case of a list with another length."""
@@ -272,7 +269,7 @@ def _object_lists(
             yield column, READ
 
 
-def _mask_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_wrong_mask_sizes(batch: DetectionColumns) -> Problems:
     """Yield numerical masks whose size is not objects x height x width."""
     column = batch.column(keys.MASK, Kind.FLOAT)
     for row in np.flatnonzero(column.counts).tolist() if len(column.rows) else ():
@@ -286,7 +283,7 @@ def _mask_sizes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
             yield DetectionProblem(row, "BOX015", column.key, cause)
 
 
-def _keypoints(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_wrong_keypoints(batch: DetectionColumns) -> Problems:
     """Yield lists of x and y that differ in length or are not a multiple of the objects."""
     x, y = (batch.column(key, Kind.FLOAT) for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y))
     if not len(x.rows):
@@ -304,7 +301,7 @@ def _keypoints(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         )
 
 
-def _one_class(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_several_classes(batch: DetectionColumns) -> Problems:
     """Yield images with several numbers for their only class that are not a one-hot vector."""
     if not batch.has_one_class:
         return
@@ -313,11 +310,10 @@ def _one_class(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         numbers = column[row]
         if np.count_nonzero(numbers) != 1 or numbers.max() != 1:
             cause = f"holds {len(numbers)} values, expected one, or a single 1 among zeros"
-            fix = "write one class per image"
-            yield DetectionProblem(row, "EXA005", column.key, cause, fix)
+            yield DetectionProblem(row, "EXA005", column.key, cause, "write one class per image")
 
 
-def _image_classes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_uneven_classes(batch: DetectionColumns) -> Problems:
     """Yield lists of image classes that differ in length."""
     text = batch.column(keys.IMAGE_CLASS_TEXT, Kind.BYTES).counts
     label = batch.column(keys.IMAGE_CLASS_LABEL, Kind.INT64).counts
@@ -336,11 +332,10 @@ def _image_classes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
         )
 
 
-def _extra_attributes(batch: DetectionColumns) -> Iterator[DetectionProblem]:
+def _find_unreadable_attributes(batch: DetectionColumns) -> Problems:
     key = keys.EXTRA_ATTRIBUTES
     for row in batch.column(key, Kind.BYTES).rows.tolist():
         try:
             read_attributes(batch, row, int(batch.box_counts[row]))
         except ExtraError as error:
-            fix = "export the shard again"
-            yield DetectionProblem(row, "EXA013", key, str(error), fix)
+            yield DetectionProblem(row, "EXA013", key, str(error), "export the shard again")

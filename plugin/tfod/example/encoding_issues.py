@@ -29,22 +29,21 @@ class EncodingIssue(enum.Enum):
 
 
 def find_encoding_issues(buffer: Buffer, start: int, end: int) -> tuple[EncodingIssue, str] | None:
-    """Return what is unusual about a record that protobuf reads, and the reason.
+    """Return the encoding issue of a record that protobuf reads, and the reason.
 
-    None if all readers ignore it. To protobuf, a known field with a wrong wire type makes a record
-    NOT_AN_EXAMPLE, which takes precedence.
+    None if all readers ignore it. NOT_AN_EXAMPLE (a wrong wire type of a field) takes precedence.
     """
-    issues = list(_record_issues(buffer, start, end))
+    issues = list(_check_record(buffer, start, end))
     worst = (issue for issue in issues if issue[0] is EncodingIssue.NOT_AN_EXAMPLE)
     return next(worst, issues[0] if issues else None)
 
 
-def _record_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
+def _check_record(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
     for number, wire, first, last in read_fields(buffer, start, end):
         if number == 1 and wire == _LENGTH:
             for inner, inner_wire, begin, stop in read_fields(buffer, first, last):
                 if (inner, inner_wire) == (1, _LENGTH):
-                    yield from _entry_issues(buffer, begin, stop)
+                    yield from _check_entry(buffer, begin, stop)
                 elif inner == 1:
                     yield EncodingIssue.NOT_AN_EXAMPLE, "a feature is not a map entry"
                 else:
@@ -58,7 +57,7 @@ def _record_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Encod
             yield EncodingIssue.READ_DIFFERENTLY, "it contains a group"
 
 
-def _entry_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
+def _check_entry(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
     fields = list(read_fields(buffer, start, end))
     if any(number in (1, 2) and wire != _LENGTH for number, wire, _, _ in fields):
         yield EncodingIssue.NOT_AN_EXAMPLE, "a map entry is not a key and a feature"
@@ -66,10 +65,10 @@ def _entry_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Encodi
         yield EncodingIssue.READ_DIFFERENTLY, "a map entry is not one key and one feature"
     for number, wire, first, last in fields:
         if (number, wire) == (2, _LENGTH):
-            yield from _feature_issues(buffer, first, last)
+            yield from _check_feature(buffer, first, last)
 
 
-def _feature_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
+def _check_feature(buffer: Buffer, start: int, end: int) -> Iterator[tuple[EncodingIssue, str]]:
     lists = 0
     for number, wire, first, last in read_fields(buffer, start, end):
         if number not in _LISTS:
@@ -78,12 +77,12 @@ def _feature_issues(buffer: Buffer, start: int, end: int) -> Iterator[tuple[Enco
             yield EncodingIssue.NOT_AN_EXAMPLE, "a list is not a message"
         else:
             lists += 1
-            yield from _list_issues(buffer, number, first, last)
+            yield from _check_list(buffer, number, first, last)
     if lists > 1:
         yield EncodingIssue.READ_DIFFERENTLY, "a feature has several lists"
 
 
-def _list_issues(
+def _check_list(
     buffer: Buffer, kind: int, start: int, end: int
 ) -> Iterator[tuple[EncodingIssue, str]]:
     fields = list(read_fields(buffer, start, end))

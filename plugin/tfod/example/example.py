@@ -125,7 +125,7 @@ def bytes_feature(values: Iterable[bytes]) -> bytes:
     values = list(values)
     if len(values) == 1:
         return one_bytes_feature(values[0])
-    parts = [part for v in values for part in (b"\n", encode_varint(len(v)), v)]
+    parts = [part for value in values for part in (b"\n", encode_varint(len(value)), value)]
     return b"".join((b"\x0a", encode_varint(sum(map(len, parts))), *parts))
 
 

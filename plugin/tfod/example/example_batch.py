@@ -41,12 +41,10 @@ class Column:
     """The values of one feature key in a batch of records.
 
     Attributes:
-        key: feature key.
         kind: kind of list that holds the values; None for features without a list.
         rows: records that have such a list, ascending, int64 of shape (r,).
         splits: start of the values of each of these records, and the end, int64 of shape (r + 1,).
-        values: float32 or int64 (n,); for byte strings, start and length in ``buffer``, int64 (n,
-            2).
+        values: float32 or int64 (n,); for byte strings, start and length in ``buffer``, (n, 2).
         length: number of records in the batch.
         buffer: buffer that contains the byte strings.
     """
@@ -62,8 +60,7 @@ class Column:
     @classmethod
     def empty(cls, key: str, kind: Kind, length: int) -> Column:
         """Return a column without values for a batch of ``length`` records."""
-        values = _NO_VALUES[kind]
-        return cls(key, kind, _NO_ROWS, _NO_SPLITS, values, length, b"")
+        return cls(key, kind, _NO_ROWS, _NO_SPLITS, _NO_VALUES[kind], length, b"")
 
     @property
     def lengths(self) -> np.ndarray:
@@ -114,8 +111,7 @@ class Column:
         index = self._index(row)
         if index is None:
             return self.values[:0]
-        values: np.ndarray = self.values[self.splits[index] : self.splits[index + 1]]
-        return values
+        return self.values[self.splits[index] : self.splits[index + 1]]
 
     def byte_strings(self) -> list[bytes]:
         """Return copies of all byte strings."""
@@ -189,9 +185,8 @@ class ExampleBatch:
             key, kind = column.key.decode(), KIND_OF_LIST[column.kind]
             splits = np.concatenate((np.zeros(1, np.int64), column.ends.astype(np.int64)))
             rows = column.rows.astype(np.int64)
-            lists[key, kind] = Column(
-                key, kind, rows, splits, column.values, len(records), records.buffer
-            )
+            values, buffer = column.values, records.buffer
+            lists[key, kind] = Column(key, kind, rows, splits, values, len(records), buffer)
         return cls(records, lists, unreadable, encoding_problems)
 
     def compact(self, dropped_key: str | None) -> ExampleBatch:

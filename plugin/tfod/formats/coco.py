@@ -60,19 +60,18 @@ _UNKNOWN_IMAGE = (
 def read(source: str, options: Options) -> Dataset:
     """Read a JSON of instances, or those in a folder, each as a subset.
 
-    The JSONs are kept in memory (six times their length), images are not. Without a label map the
-    classes keep their category ids.
+    The JSONs take six times their length in memory. Without a label map, category ids are kept.
 
     Raises:
         TfodError: there is no JSON, or one is invalid or has no images.
     """
     files = find_coco_files(SourceFiles.at(source))
     if not files:
-        raise TfodError(f"{source} contains no JSON of COCO's instances; enter the path of one")
+        raise TfodError(f"{source} contains no JSON of COCO's instances; pass the path of one")
     files_by_subset = {get_subset(file): file for file in files}
     if len(files_by_subset) < len(files):
         listed = ", ".join(files)
-        raise TfodError(f"{source}: two JSONs belong to the same subset: {listed}; enter one")
+        raise TfodError(f"{source}: two JSONs belong to the same subset: {listed}; pass one")
     problems = ConversionProblems(options)
     documents = [
         CocoDocument.read(subset, file, options.images)
@@ -123,7 +122,7 @@ def _build_detections(
 def _read_object(
     entry: Mapping[str, Any], document: CocoDocument, builder: DatasetBuilder
 ) -> AnnotatedObject | None:
-    """Read an annotation; returns None if it has no box."""
+    """Read an annotation; return None if it has no box."""
     location, problems = format_location(document.file, entry.get("id")), builder.problems
     if not entry.get("bbox"):
         problems.annotated += 1
@@ -319,18 +318,16 @@ class Writer(FormatWriter):
             if mask is not None:
                 pixels = self._fit_mask(mask, detection, size)
                 if pixels is not None:
-                    runs = run_lengths(pixels.T.ravel())
-                    entry["segmentation"] = {"counts": runs, "size": size}
+                    counts = run_lengths(pixels.T.ravel())
+                    entry["segmentation"] = {"counts": counts, "size": size}
             if detection.keypoints is not None:
                 label = images.classes[start + number]
-                points = detection.keypoints
-                entry |= self._format_keypoints(points, number, size, label, label_map)
+                entry |= self._format_keypoints(detection.keypoints, number, size, label, label_map)
             attributes = {name: value for name, value in values.items() if value is not None}
             if attributes:
                 entry["attributes"] = attributes
-            yield b"".join(
-                f",{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in entry.items()
-            )
+            texts = (f",{json.dumps(name)}:{json.dumps(value)}" for name, value in entry.items())
+            yield "".join(texts).encode()
 
     def _format_keypoints(
         self, points: Keypoints, number: int, size: tuple[int, int], label: int, classes: LabelMap
@@ -344,12 +341,10 @@ class Writer(FormatWriter):
             if has_points and not points.visibility[number].any():
                 return {}  # the class has no keypoints
             rows = list(range(count))
-            names = points.names or [str(row + 1) for row in rows]
-            self._point_names.setdefault(label, names)
+            self._point_names.setdefault(label, points.names or [str(row + 1) for row in rows])
         visibility = points.visibility[number, rows]
         pixels = multiply_as_typed(points.xy[number, rows], np.array(size[::-1]))
         xy = np.where(visibility[:, None] > 0, pixels, 0).round(DECIMALS).tolist()
-        values = [
-            value for (x, y), v in zip(xy, visibility.tolist(), strict=True) for value in (x, y, v)
-        ]
+        points_and_flags = zip(xy, visibility.tolist(), strict=True)
+        values = [value for point, flag in points_and_flags for value in (*point, flag)]
         return {"keypoints": values, "num_keypoints": int((visibility > 0).sum())}

@@ -36,10 +36,9 @@ class CocoDocument:
     """The JSON of a subset.
 
     Attributes:
-        subset: name of the subset.
         file: path of the JSON.
         folders: folders to search for images.
-        images: all entries of images.
+        images: entries of all images.
         annotations: entries of annotations by image id.
         categories: classes by category id; their keypoints have indexes into ``point_names``.
         locations: location of the first annotation of each category that is used.
@@ -57,7 +56,7 @@ class CocoDocument:
 
     @classmethod
     def read(cls, subset: str, path: str, image_folder: str | None) -> CocoDocument:
-        """Read a JSON; raises TfodError if it is not COCO JSON, or an entry is invalid."""
+        """Read a JSON; raise TfodError if it is not COCO JSON, or an entry is invalid."""
         lists = _read_lists(path)
         folder, name = os.path.split(path)
         keypoint_file = os.path.join(folder, _PREFIXES[1] + name.removeprefix(_PREFIXES[0]))
@@ -134,7 +133,7 @@ def _read_categories(
         with convert_entry_errors(f"{path}, category {position} in the list"):
             number, name = get_whole_number(entry, "id"), entry["name"]
             if not 0 <= number <= _MAX_INT32:
-                raise ValueError("its id is below 0 or above 32 bits")
+                raise ValueError("its id is below 0 or too large for 32 bits")
             if name is None or not str(name).strip():
                 raise ValueError(f"category {number} has no name")
             labels = tuple(map(str, entry.get("keypoints") or ()))
@@ -154,8 +153,7 @@ def merge_categories(
 ) -> SourceClasses:
     """Return the classes of all documents, with their category ids.
 
-    Categories with the same name become one class with the lowest id. A category 0 without
-    annotations is left out.
+    Categories with the same name become one class with the lowest id. An unused 0 is left out.
 
     Raises:
         TfodError: two documents use an id for different names, or an annotation has category 0.
@@ -262,9 +260,7 @@ def parse_keypoints(values: Any, count: int) -> np.ndarray:
         numbers = np.zeros(0)
     is_valid = numbers.shape == (count * 3,) and (abs(numbers) <= _MAX_FLOAT32).all()
     if not is_valid or (abs(numbers[2::3]) > _MAX_VISIBILITY).any():
-        raise ValueError(
-            f"keypoints are not x, y and visibility of the {count} keypoints of the category"
-        )
+        raise ValueError(f"keypoints are not x, y, visibility of the category's {count} keypoints")
     return numbers.reshape(-1, 3)
 
 

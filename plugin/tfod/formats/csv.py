@@ -47,7 +47,7 @@ _OTHER_TOOLS = {
 def read(source: str, options: Options) -> Dataset:
     """Read a CSV, or the CSVs in a folder, each as a subset.
 
-    Images are searched in the requested folder, in ``images`` next to the CSV, and next to the CSV.
+    Images are looked up in the requested folder, or next to the CSV and in ``images`` there.
     A new label map has the classes of all CSVs in alphabetical order.
 
     Raises:
@@ -56,7 +56,7 @@ def read(source: str, options: Options) -> Dataset:
     source_files = SourceFiles.at(source)
     csv_paths = find_csv_files(source_files)
     if not csv_paths:
-        raise TfodError(f"{source} contains no detection CSV; enter the path of one")
+        raise TfodError(f"{source} contains no detection CSV; pass the path of one")
     problems, folder = ConversionProblems(options), os.path.dirname(csv_paths[0])
     all_paths = {*map(source_files.path, source_files.with_extensions(".csv"))}
     for path in sorted(all_paths.difference(csv_paths)):
@@ -109,8 +109,7 @@ def read_detection_csv(path: str, problems: ConversionProblems) -> dict[str, Csv
     """Read a detection CSV in UTF-8 or UTF-16, and return its images by name.
 
     Columns may have any order, width and height may be missing, and other columns are ignored.
-    Fields are separated by commas, semicolons or tabs, with optional spaces. Boxes that are
-    inverted or not finite are not checked here.
+    Fields are separated by commas, semicolons or tabs, with optional spaces. Boxes may be invalid.
 
     Raises:
         TfodError: the file cannot be read or is not such a CSV, or a row is invalid.
@@ -154,7 +153,7 @@ def _read_rows(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _read_header(fields: Sequence[str], path: str, problems: ConversionProblems) -> Sequence[str]:
-    """Return the lowercase names of the columns; raises TfodError for another line."""
+    """Return the lowercase names of the columns; raise TfodError if the line is not a header."""
     titles = [field.strip() for field in fields]
     names = [title.lower() for title in titles]
     missing = sorted(CSV_COLUMNS.difference(names))
@@ -168,9 +167,8 @@ def _read_header(fields: Sequence[str], path: str, problems: ConversionProblems)
         is_similar = renames or len(missing) < len(CSV_COLUMNS)
         hint = f"its header lacks {', '.join(missing)}; " if is_similar else ""
         hint += f"rename {', '.join(renames)}; " if renames else ""
-        raise TfodError(
-            f"{path}: not a detection CSV; {hint}its first line should be {','.join(COLUMNS)}"
-        )
+        expected = ",".join(COLUMNS)
+        raise TfodError(f"{path}: not a detection CSV; {hint}its first line should be {expected}")
     for column in COLUMNS:
         if names.count(column) > 1:
             raise TfodError(f"{path}: its header has the column {column} twice")
@@ -187,7 +185,7 @@ def _add_row(
     location: str,
     number: int,
 ) -> None:
-    """Add a row to its image; raises TfodError if it is invalid."""
+    """Add a row to its image; raise TfodError if it is invalid."""
     if any(map(str.strip, row[len(columns) :])):
         raise TfodError(f"{location}: {len(row)} fields instead of {len(columns)}")
     values = dict.fromkeys(columns, "")

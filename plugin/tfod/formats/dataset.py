@@ -30,16 +30,15 @@ class Dataset:
     """A dataset that is read lazily.
 
     Attributes:
-        classes: the classes of its label maps, and of all images read so far.
+        classes: classes of the label maps, and of all images read so far.
         subsets: names of the subsets that are known in advance, in order; some may have no images.
-        read: starts reading. Each batch is valid until the next one is requested.
-        finish: to be called before anything is published, with the numbers of images and objects.
-            Returns notes on unusual data and on data that was left out; raises TfodError if nothing
-            may be written.
-        sources: the files that are read, which must not be overwritten.
+        read: function that starts reading. Each batch is valid until the next one is requested.
+        finish: function of the numbers of images and objects, to call before publishing. It returns
+            notes on unusual and omitted data, and raises TfodError if nothing may be written.
+        sources: files that are read, which must not be overwritten.
         source_ids: ids of all images, if the format has them; other images get other numbers.
-        counters: the counters of data that is left out or changed; :attr:`finish` notes it.
-        restore_paths: replaces temporary paths in a text by paths in the zip that was unpacked.
+        counters: counters of data that is left out or changed, which :attr:`finish` notes.
+        restore_paths: function that replaces temporary paths in a text by paths in the source zip.
     """
 
     classes: Classes
@@ -59,9 +58,9 @@ def subset_error(source: str, requested: str, names: Iterable[str]) -> TfodError
 
 
 def select_subsets(subsets: Mapping[str, _T], requested: str | None, source: str) -> dict[str, _T]:
-    """Return all subsets, or the requested one; a single subset is renamed if necessary.
+    """Return all subsets, or the requested one, or the only one under the requested name.
 
-    Raises TfodError if there are several subsets, and none has the name.
+    Raises TfodError if there are several subsets, and none has that name.
     """
     if requested is None:
         return dict(subsets)
@@ -93,8 +92,9 @@ _NO_CLASS = (
     "an object without a class (no class text, and an id that is not in a label map); add "
     "label_map.pbtxt"
 )
-_NOT_FINITE = "a box with a coordinate that is not a finite number; correct the annotation"
-_INVERTED = "a box whose maximum is below its minimum; correct the annotation"
+_FIX = "correct it, or leave its object out with --odd-boxes drop"
+_NOT_FINITE = f"a box with a coordinate that is not a finite number; {_FIX}"
+_INVERTED = f"a box whose maximum is below its minimum; {_FIX}"
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,14 @@ class Images:
     """A batch of images of one subset as columns. All batches share a list of classes.
 
     Attributes:
-        subset: name of the subset.
-        detections: one row per image; :class:`~tfod.detection.detections.Detections` if the
-            images are read from shards.
-        filenames, source_ids: values of the records.
+        detections: one row per image; from shards, :class:`~tfod.detection.detections.Detections`.
         sizes: height and width in pixels, int64 of shape (n, 2); 0 if unknown.
-        boxes: normalized ``xmin, ymin, xmax, ymax`` of all rows, of shape (m, 4); float32 from
-            shards, float64 from annotations.
+        boxes: normalized ``xmin, ymin, xmax, ymax``, (m, 4); float32 from shards, else float64.
         splits: start of the boxes of each row, followed by the total; n + 1 numbers.
         classes: class id of each box.
-        is_plain: whether no row has any other data except for the image.
-        label_map: explains the classes of the rows.
-        all_classes: the classes of the dataset.
+        is_plain: whether no row has data other than this and the image.
+        label_map: label map for the class ids in the rows.
+        all_classes: classes of the dataset.
     """
 
     subset: str
@@ -136,18 +132,17 @@ class Images:
         label_map: LabelMap | None,
         classes: Classes,
     ) -> Images:
-        """Return the columns of some rows; raises TfodError for an object without a class."""
+        """Return the columns of some rows; raise TfodError for an object without a class."""
         if isinstance(detections, Detections):
             images = cls._of_records(subset, detections, label_map, classes)
         else:
             boxes = [detection.boxes for detection in detections]
-            sizes = [find_size(detection) for detection in detections]
             images = cls(
                 subset,
                 detections,
                 [detection.filename for detection in detections],
                 [detection.source_id for detection in detections],
-                np.array(sizes, np.int64).reshape(-1, 2),
+                np.array(list(map(find_size, detections)), np.int64).reshape(-1, 2),
                 np.concatenate([np.zeros((0, 4), np.float32), *boxes]),
                 np.cumsum([0, *map(len, boxes)]).tolist(),
                 classes.ids(label_map, *_collect_classes(detections)),
@@ -198,10 +193,8 @@ class Images:
             classes.require_same_ids(self.label_map, f"image {excerpt(detection.filename)}")
 
         def to_new_ids(texts: list[str | None], old: list[Any]) -> list[Any]:
-            new = classes.ids(self.label_map, texts, old)
-            return [
-                new_id if new_id >= 0 else old_id for new_id, old_id in zip(new, old, strict=True)
-            ]
+            pairs = zip(classes.ids(self.label_map, texts, old), old, strict=True)
+            return [new_id if new_id >= 0 else old_id for new_id, old_id in pairs]
 
         image_ids = to_new_ids([label.text for label in labels], [label.label for label in labels])
         lists = {
@@ -247,7 +240,7 @@ class Images:
         return memoryview(self.detections.examples.buffer)[start:end] if end > start else None
 
     def to_pixels(self) -> np.ndarray:
-        """Return the boxes in pixels, float64 of shape (m, 4); raises TfodError for unknown sizes.
+        """Return the boxes in pixels, float64 of shape (m, 4); raise TfodError for unknown sizes.
 
         Boxes from shards become the shortest decimals that give the same float32.
         """

@@ -22,6 +22,7 @@ from tfod.detection.images.image import (
 )
 from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import UNSUPPORTED as UNSUPPORTED
 from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import ConversionResult, Dataset, Images
@@ -34,7 +35,6 @@ IMAGE_CLASS_ATTRIBUTES = "attributes of image classes"
 SHAPE_DETAILS = "objects' rotation, z_order or group"
 ATTRIBUTES = "attributes"
 SOURCE_ID = "source_id"
-UNSUPPORTED = "not written, because the format cannot store them"
 _NO_IMAGE = "records without an image; their image files were not written"
 _NO_FOLDER = "images not written; choose a folder for them with --images"
 _OTHER_SIZE = "masks whose size differs from their image"
@@ -61,12 +61,10 @@ class FormatWriter(abc.ABC):
     Args:
         folder: empty folder to write to.
         image_folder: folder to write images to; None to leave them out.
-        options: options of the conversion.
 
     Attributes:
-        losses: counts data that the format cannot store.
-        problems: counts masks whose size differs from their image.
-        notes: further notes, as sentences.
+        losses: counts of data that the format cannot store.
+        problems: counts of masks whose size differs from their image.
         documents: paths of the files with annotations.
         label_map_file: name of the label map next to the dataset; '' for none.
     """
@@ -120,7 +118,7 @@ class FormatWriter(abc.ABC):
                     names = ", ".join(os.path.basename(path) for path in writer.documents)
                     raise TfodError(
                         f"{target} is one file, but the dataset needs {len(writer.documents)} "
-                        f"({names}); enter a folder instead"
+                        f"({names}); pass a folder instead"
                     )
                 output.replace(target, writer.documents[0])
                 label_map = os.path.join(folder, writer.label_map_file)
@@ -177,7 +175,7 @@ class FormatWriter(abc.ABC):
     # Methods that subclasses override
 
     def require_name(self, subset: str) -> None:
-        """Check that the name of a subset can be written; raises TfodError."""
+        """Raise TfodError if the name of a subset cannot be written."""
         if safe_relative_path(subset) != subset:
             raise TfodError(
                 f"the subset {excerpt(subset)} cannot be the name of a folder; rename it"
@@ -261,7 +259,7 @@ class FormatWriter(abc.ABC):
     def _fit_mask(
         self, mask: Mask, detection: Detection, size: tuple[int, int]
     ) -> np.ndarray | None:
-        """Return a mask in the size of its image, or None to leave it out; raises TfodError."""
+        """Return a mask in the size of its image; None to leave it out. May raise TfodError."""
         try:
             pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
@@ -290,7 +288,7 @@ class FormatWriter(abc.ABC):
                 self.losses[_SPACES][""] += 1
                 path = stripped
             if extension and extension.lower() not in FORMAT_OF_EXTENSION:
-                path += _find_extension(images, row)  # readers search images by extension
+                path += _find_extension(images, row)  # readers look for images by extension
             if path.startswith(".") or "/." in path:  # readers skip hidden files
                 path = _HIDDEN.sub("_.", path)
             stem, extension = ids.make(path, "image")
@@ -314,15 +312,15 @@ class FormatWriter(abc.ABC):
             lost[IMAGE_CLASS_ATTRIBUTES] += sum(len(label.attributes) for label in labels)
             image_keys = (*detection.image_attributes, *detection.image_extra)
             lost.update((*image_keys, *detection.unread_keys))
-        lost = Counter({name: n for name, n in lost.items() if name not in self.SUPPORTED})
+        for name in self.SUPPORTED:
+            del lost[name]
         self.losses[UNSUPPORTED].update(lost)
 
 
 def scale_mask(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale a mask by nearest neighbor."""
-    rows, columns = (
-        (np.arange(new) + 0.5) * old / new for new, old in zip(size, pixels.shape, strict=True)
-    )
+    """Scale a mask by nearest neighbour."""
+    sides = zip(size, pixels.shape, strict=True)
+    rows, columns = ((np.arange(new) + 0.5) * old / new for new, old in sides)
     return np.asarray(pixels[rows.astype(np.int64)[:, None], columns.astype(np.int64)])
 
 

@@ -88,7 +88,7 @@ def format_numbers(values: np.ndarray, decimals: int = 0) -> np.ndarray:
 
 def _format_long(value: float, decimals: int) -> str:
     """Format a number with at most 15 digits, without an exponent."""
-    rounded = round(float(f"{value:.15g}"), decimals) + 0.0  # turns -0 into 0
+    rounded = round(float(f"{value:.15g}"), decimals) + 0.0  # + 0.0 turns -0 into 0
     return np.format_float_positional(rounded, trim="-")
 
 

@@ -20,13 +20,13 @@ _MAX_LOCATIONS = 10
 
 
 class OddBoxes(enum.Enum):
-    """Treatment of a box that is inverted, flat, not finite, or extends outside its image.
+    """Treatment of a box that is inverted, flat, not finite, or extends beyond its image.
 
-    A box that passes an edge only by rounding is always clipped silently.
+    A box that exceeds an edge only by rounding is always clipped, without a note.
 
     Attributes:
         REFUSE: write nothing, and report the boxes.
-        CLIP: clip boxes to the image; leave out those that then have no area, or are invalid.
+        CLIP: clip boxes that reach outside the image; treat others as REFUSE does.
         DROP: leave the object out.
         KEEP: for comparisons: keep boxes that are flat or outside; treat others as REFUSE does.
     """
@@ -42,7 +42,7 @@ class OddMasks(enum.Enum):
 
     Attributes:
         REFUSE: write nothing, and report the masks.
-        SCALE: scale the mask to the size of the image, by nearest neighbor.
+        SCALE: scale the mask to the size of the image, by nearest neighbour.
         DROP: leave the mask out and keep the box.
     """
 
@@ -60,7 +60,7 @@ class CompleteShard(NamedTuple):
 
 
 Verify: TypeAlias = "Callable[[Sequence[CompleteShard], str, str], None]"
-"""Checks all shards, the text of their label map and their layout; raises to prevent publishing."""
+"""A function of all shards, their label map's text and their layout; may raise to refuse them."""
 
 
 @dataclass(frozen=True)
@@ -71,22 +71,20 @@ class Options:
         label_map: path of a label map, or name of a shipped label map; None to choose.
         images: folder to read images from; when converting shards, the folder to write them to.
         source: folder that the user named. Its label map is used if the dataset is in a subfolder.
-        unpacked_folder: folder that the source was unpacked into. Images outside it and symbolic
-            links are not read.
-        no_images: write no images; sizes are then taken from the annotations.
+        unpacked_folder: folder of the unpacked source. Images outside it and links are not read.
+        no_images: whether images are omitted; sizes are then taken from the annotations.
         subset: name of the only subset to read; for a dataset without subsets, its name.
         masks: whether outlines become masks of shards.
-        ignore_difficult: leave out objects that VOC marks as difficult.
-        odd_boxes, odd_masks: how to treat boxes and masks that do not fit their image.
+        ignore_difficult: whether objects that VOC marks as difficult are left out.
+        odd_boxes, odd_masks: treatment of boxes and masks that do not fit their image.
         upright: whether images with an EXIF orientation are stored rotated. Otherwise their bytes
             are kept, and the boxes are moved to the stored pixels.
         num_shards: number of shards per subset, at most the number of images.
-        largest_source_id: source ids that are not a number up to this one are replaced by numbers.
+        largest_source_id: limit; source ids that are not a number up to it are replaced by numbers.
             If None, only images without a source id get a number.
-        verify: called with the complete shards before they get their final names.
+        verify: function to call with the complete shards before they get their final names.
         field_mapping: feature keys of the shards to read; None to choose by layout.
-        boxes_in_pixels: whether boxes in the shards are in pixels and must be divided by the image
-            size.
+        boxes_in_pixels: whether boxes in the shards are in pixels instead of normalized.
         overwrite: whether existing files may be replaced.
         target_map: the label map in the output folder, if any.
     """
@@ -115,8 +113,8 @@ class Refusal(NamedTuple):
     """A problem that prevents writing. It is reported after all its occurrences are counted.
 
     Attributes:
-        problem: a plural without its number, such as "images that are missing".
-        fix: how to solve it.
+        problem: plural without a number, such as "images that are missing".
+        fix: advice for the user.
     """
 
     problem: str
@@ -124,19 +122,23 @@ class Refusal(NamedTuple):
 
 
 class ConversionProblems:
-    """Counts the problems of a conversion. Whatever is left out is counted here.
+    """Counts the problems of a conversion, including all data that is left out.
 
     Attributes:
         annotated: number of objects in the annotations.
-        boxes, normalized: number of boxes that should be in pixels, and of those that look
-            normalized.
+        boxes, normalized: numbers of boxes in pixels, and of those that look normalized.
+        in_pixels: number of objects whose boxes should be normalized, but look like pixels.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
         self._consequence = "not compared" if is_compared else "nothing is written"
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all problems, because the dataset is read again."""
         self.annotated = 0
-        self.boxes = self.normalized = 0
+        self.boxes = self.normalized = self.in_pixels = 0
         self._counts = Counter[str | Refusal]()
         self._locations = defaultdict[str | Refusal, list[str]](list)
 
@@ -144,8 +146,7 @@ class ConversionProblems:
         """Count a problem.
 
         Args:
-            problem: a plural without its number, such as "objects without <bndbox>, left out"; a
-                refusal prevents writing.
+            problem: plural without a number, such as "objects without <bndbox>, left out".
             location: file and, if known, line.
         """
         self._counts[problem] += 1
@@ -166,10 +167,8 @@ class ConversionProblems:
     def trim(self, name: str, location: str) -> str:
         """Remove spaces around a class name, and count it if it had any."""
         if (trimmed := name.strip()) != name:
-            self.add(
-                "class names with leading or trailing spaces, removed",
-                f"{location}: {excerpt(name)}",
-            )
+            problem = "class names with leading or trailing spaces, removed"
+            self.add(problem, f"{location}: {excerpt(name)}")
         return trimmed
 
     def raise_refusals(self, images: int, objects: int) -> None:
@@ -179,12 +178,17 @@ class ConversionProblems:
                 f"{self._consequence}: {self.normalized} of {self.boxes} boxes are within 0 to 1, "
                 "so they are normalized instead of in pixels; multiply them by the image size"
             )
+        if 2 * self.in_pixels > self.annotated:
+            raise TfodError(
+                f"{self._consequence}: {self.in_pixels} of {self.annotated} boxes look like "
+                "pixels; normalize them with --boxes pixels"
+            )
         refused = []
         for refusal, count in self._counts.items():
             if isinstance(refusal, Refusal):
                 locations = self._locations[refusal]
                 more = f"; {count - len(locations)} more" if count > len(locations) else ""
-                listed = f"{'; '.join(locations)}{more}"
+                listed = "; ".join(locations) + more
                 refused.append(f"{refusal.problem}: {count} ({listed}); {refusal.fix}")
         if refused:
             raise TfodError(f"{self._consequence}: " + ". ".join(refused))

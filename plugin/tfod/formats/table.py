@@ -34,7 +34,7 @@ class Format:
     Attributes:
         module: name of the module in this package, with ``read`` and ``Writer``.
         extension: extension of a file with a single subset; '' if the format is always a folder.
-        has_ids: whether it stores ids of classes and images, not only names.
+        has_ids: whether the format stores ids of classes and images, not only names.
     """
 
     module: str
@@ -64,7 +64,7 @@ SHARDS = "shards"
 _FILE_EXTENSIONS = frozenset(
     (".zip", ".tar", ".gz", ".txt", ".yaml", ".yml", ".pbtxt", ".jpg", ".png")
 )
-"""Extensions that the name of a folder does not have."""
+"""Extensions that names of folders do not have."""
 FORMATS = {
     SHARDS: Format("tfrecord", has_ids=True),
     "coco": Format("coco", ".json", has_ids=True),
@@ -83,7 +83,7 @@ TARGETS = {
 
 
 def recognize(path: str, requested: str | None, option: str = "--from") -> Recognized:
-    """Recognize the format of a source unless it is requested; raises TfodError if unclear."""
+    """Recognize the format of a source, or use the requested one; raise TfodError if unclear."""
     if requested == SHARDS or (requested is None and contains_shards(path)):
         return Recognized([SHARDS], path)
     recognized = recognize_annotations(path, requested)
@@ -128,10 +128,10 @@ def open_source(
 
 
 def choose_target_format(path: str, requested: str | None, source_format: str) -> str:
-    """Return the name of the format to write; raises TfodError if it is unclear."""
+    """Return the name of the format to write; raise TfodError if it is unclear."""
     if requested is not None:
         if requested not in FORMATS and parse_shard_name(path):
-            raise TfodError(f"{path}: {requested} is a folder of shards; enter a folder")
+            raise TfodError(f"{path}: {requested} is a folder of shards; pass a folder")
         return requested
     for name, target_format in FORMATS.items():
         if target_format.is_file(path):
@@ -160,7 +160,7 @@ def convert(
 
     Args:
         source: path of the dataset.
-        target: output folder; or a file, for formats with one file per subset and a single shard.
+        target: output folder, or a file for a single shard or a format with one file per subset.
         options: options of the conversion.
         source_format: name of the format to read; None to recognize it.
         target_format: name of the format to write; None to choose it by the path.
@@ -172,7 +172,7 @@ def convert(
     source_format = recognize(source, source_format).names[0]
     target_format = choose_target_format(target, target_format, source_format)
     if options.images and source_format != SHARDS and not os.path.isdir(options.images):
-        raise TfodError(f"--images {options.images}: no such folder; enter the folder of images")
+        raise TfodError(f"--images {options.images}: no such folder; pass the folder of images")
     if target_format != SHARDS and options.num_shards != 1:
         raise TfodError(
             f"{target}: only shards can be split into several files; remove the number of shards"

@@ -33,10 +33,10 @@ class TargetMap:
     """A label map whose classes keep their ids; new classes get ids above its highest.
 
     Attributes:
-        path: its file in the output folder.
-        content: the content of the file; None if the file is new.
-        label_map: its classes.
-        other_maps: by file, label maps that must not give a class a different id.
+        path: path of the file in the output folder.
+        content: content of the file; None if it is new.
+        label_map: classes of the file.
+        other_maps: label maps that must not give a class a different id, by file.
     """
 
     path: str
@@ -49,7 +49,7 @@ class TargetMap:
         """Find the label map that readers of some shards would use.
 
         Args:
-            folder: the output folder.
+            folder: output folder.
             shards: paths of the shards, which may be in subfolders.
             requested: path of another label map, or name of a shipped one; its ids must agree.
 
@@ -87,7 +87,7 @@ class TargetMap:
 
     @property
     def base(self) -> LabelMap:
-        """Its classes, plus the classes of other label maps whose ids are free."""
+        """The label map, with those classes of other label maps whose ids are free."""
         items = {item.id: item for item in self.label_map.items}
         for item in (item for label_map in self.other_maps.values() for item in label_map.items):
             if self.label_map.find(item.class_name) is None:
@@ -101,7 +101,8 @@ class TargetMap:
             LabelMapError: a class is missing and the file may not be overwritten, another label
                 map gives a class a different id, or a class has the id 0.
         """
-        zero = (self.base if self.content is None else self.label_map).find_id(0)
+        present = self.base if self.content is None else self.label_map
+        zero = present.find_id(0)
         if zero is not None and zero.class_name != BACKGROUND:
             cause = (
                 f"class {excerpt(zero.class_name)} has the id 0, which is reserved for the "
@@ -115,13 +116,13 @@ class TargetMap:
                     f"class {excerpt(item.class_name)} has the id {item.id} in {self.path}, but "
                     f"{other.id} in {file}; correct one of them, or write to another folder"
                 )
-        present = self.base if self.content is None else self.label_map
         missing = tuple(item for item in classes.used if present.find_id(item.id) is None)
         items = sorted((*present.items, *missing), key=lambda item: item.id)
+        label_map = LabelMap(tuple(items))
         added = ", ".join(f"{excerpt(item.class_name)} ({item.id})" for item in missing)
         return CompleteMap(
-            LabelMap(tuple(items)),
-            self._append(missing, overwrite) or LabelMap(tuple(items)).to_text().encode(),
+            label_map,
+            self._append(missing, overwrite) or label_map.to_text().encode(),
             [f"classes added to the label map: {added}"] if added else [],
         )
 

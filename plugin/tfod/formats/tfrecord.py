@@ -27,6 +27,7 @@ from tfod.formats.format_writer import FormatWriter
 from tfod.formats.options import CompleteShard, ConversionProblems, OddBoxes, Options
 from tfod.formats.reading.files import Frame, to_output_frame
 from tfod.formats.reading.images_of_records import ImagesOfRecords
+from tfod.formats.reading.odd_boxes import fit_boxes
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.layouts import OD_API, describe_missing_objects
 from tfod.sources.reading import ReadableShards, find_readable
@@ -37,7 +38,6 @@ from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shar
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
 _CONTEXT = 12  # characters to show before and after invalid text
-
 
 # Reading
 
@@ -50,14 +50,8 @@ def read(source: str, options: Options) -> Dataset:
     Raises:
         ShardsNotFoundError: there are no shards.
         LabelMapError: a label map cannot be read.
-        TfodError: an option does not apply to shards, the subset does not exist, or the layout of
-            the records is unknown.
+        TfodError: an option does not apply to shards, or the subset or layout is unknown.
     """
-    if options.odd_boxes not in (OddBoxes.REFUSE, OddBoxes.KEEP):
-        raise TfodError(
-            f"{source}: --odd-boxes only applies to annotations; invalid boxes in shards are "
-            "repaired by: tfod repair"
-        )
     if options.ignore_difficult:
         raise TfodError(f"{source}: --ignore-difficult only applies to Pascal VOC; remove it")
     shards = find_readable(source, label_map=options.label_map, field_mapping=options.field_mapping)
@@ -65,7 +59,7 @@ def read(source: str, options: Options) -> Dataset:
     if options.subset is not None:
         sets = [shard_set for shard_set in sets if shard_set.subset == options.subset]
         if not sets:
-            names = [shard_set.subset for shard_set in shards.sets]
+            names = (shard_set.subset for shard_set in shards.sets)
             raise subset_error(source, options.subset, names)
     paths = [path for shard_set in sets for path in shard_set.paths]
     notes = [*shards.notes, *describe_missing(sets), *shards.require_label_maps()]
@@ -77,6 +71,7 @@ def read(source: str, options: Options) -> Dataset:
     all_keys: dict[str, None] = {}
 
     def read_images() -> Iterator[Images]:
+        problems.clear()  # a dataset without a label map is read twice
         for shard_set in sets:
             for path, batch in _read_batches(shard_set, shards, options, problems, all_keys):
                 detections = _rotate_photos(batch, options, problems)
@@ -90,16 +85,11 @@ def read(source: str, options: Options) -> Dataset:
             raise TfodError(f"{source}: {'; '.join(unexplained)}; {fix}")
         mappings = [] if objects or not images else list(map(shards.field_mapping, paths))
         lost = [describe_missing_objects(all_keys, mappings)] if mappings else []
+        problems.raise_refusals(1, objects)  # shards may have no image
         return [*notes, *unexplained, *classes.notes(), *lost, *problems.sentences()]
 
-    return Dataset(
-        classes,
-        [shard_set.subset for shard_set in sets],
-        read_images,
-        finish,
-        sources=paths,
-        counters=[problems],
-    )
+    subsets = [shard_set.subset for shard_set in sets]
+    return Dataset(classes, subsets, read_images, finish, sources=paths, counters=[problems])
 
 
 def _read_batches(
@@ -109,7 +99,7 @@ def _read_batches(
     problems: ConversionProblems,
     all_keys: dict[str, None],
 ) -> Iterator[tuple[str, Detections | list[Detection]]]:
-    """Yield the path of each shard with batches of its images; adds their keys to ``all_keys``."""
+    """Yield the path of each shard with batches of its images; add their keys to ``all_keys``."""
     images = ImagesOfRecords(shard_set, shards)
     for path in shard_set.paths:
         mapping = shards.field_mapping(path)
@@ -117,7 +107,8 @@ def _read_batches(
             examples = ExampleBatch.of(records)
             all_keys |= dict.fromkeys(examples.columns)
             batch = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
-            yield path, images.join(batch, problems) if mapping.image_id else batch
+            joined = images.join(batch, problems) if mapping.image_id else batch
+            yield path, fit_boxes(joined, path, options, problems)
 
 
 def _rotate_photos(
@@ -166,11 +157,10 @@ class Writer(FormatWriter):
     """Writes the records of images, one per image.
 
     Args:
-        output: collects the shards and publishes them.
-        folder: the output folder.
+        output: output that publishes the shards together.
+        folder: output folder.
         name: file name of the only shard; '' to name shards after their subsets.
-        dataset: the dataset to write.
-        options: options of the conversion.
+        dataset: dataset to write.
     """
 
     LAYOUT = OD_API.name
@@ -199,14 +189,12 @@ class Writer(FormatWriter):
                 but there are several subsets, or reading or ``verify`` fails.
             WriteError: a file cannot be written.
         """
-        if not dataset.classes.label_maps:  # collects the classes
+        if not dataset.classes.label_maps:  # collect the classes
             for images in dataset.read():
                 images.require_valid_boxes()
-        folder, name = target or ".", ""
         is_shard = parse_shard_name(target) is not None
-        if is_shard:
-            folder, name = os.path.split(target)
-            folder = folder or "."
+        folder, name = os.path.split(target) if is_shard else (target, "")
+        folder = folder or "."
 
         def find_existing(subset: str) -> list[str]:
             return find_subsets(folder).get(subset, [])
@@ -227,7 +215,7 @@ class Writer(FormatWriter):
             names = ", ".join([*self._writers, subset])
             raise TfodError(
                 f"{os.path.join(self.folder, self._name)} is one shard, but there are several "
-                f"subsets: {names}; enter a folder, or choose a subset with --set"
+                f"subsets: {names}; pass a folder, or choose a subset with --set"
             )
 
     def begin(self, subset: str) -> None:
@@ -243,11 +231,11 @@ class Writer(FormatWriter):
             self._count_losses(images)
         for row, detection in enumerate(images.detections):
             detection = self._complete(images.renumber(row, detection))
-            # Replaces an invalid source id by the number of the image.
+            # Replace an invalid source id by the number of the image.
             number = next(self._numbers)
             ids = SourceIdNumbers(self._largest_id, itertools.repeat(number).__next__)
             detection = ids.number(detection)
-            # Also rejects data that no reader accepts, for records in another layout.
+            # This also rejects data that no reader accepts, for records in another layout.
             payload = encode_detection(detection)
             for record in self._encode(images.subset, detection, payload):
                 self._writers[images.subset].write(record)
@@ -297,10 +285,7 @@ class Writer(FormatWriter):
         )
 
     def _fit_masks(self, detection: Detection, size: tuple[int, int]) -> list[PngMask | None]:
-        """Return the masks in the size of the image; those that are left out become filled boxes.
-
-        Readers need a mask for every object if one object has a mask.
-        """
+        """Return masks in the size of the image; omitted masks become boxes: readers need all."""
         masks = list(detection.masks or ())
         for row, mask in enumerate(masks):
             data = bytes(mask.data) if mask else b""

@@ -87,24 +87,21 @@ def read(source: str, options: Options) -> Dataset:
     problems = ConversionProblems(options)
     paths = sorted(_walk_xml_files(year.annotations))
     if not paths:
-        raise TfodError(f"{year.annotations} contains no XML file; enter the annotations folder")
-    # Reads the annotations of all subsets, so that they all get the same label map.
+        raise TfodError(f"{year.annotations} contains no XML file; pass the annotations folder")
+    # Read the annotations of all subsets, so that they all get the same label map.
     classes = SourceClasses.find(
         options, year.root, lambda: _read_class_names(paths), year.annotations, "voc2007"
     )
     builder = DatasetBuilder(classes, options, problems)
-    subset_files = _find_subsets(source, year, paths, options, problems)
-    subsets = {
-        subset: _build_detections(folder, files, builder)
-        for subset, (folder, files) in subset_files.items()
-    }
+    parts = _find_subsets(source, year, paths, options, problems).items()
+    subsets = {name: _build_detections(folder, files, builder) for name, (folder, files) in parts}
     return builder.build_dataset(subsets.items(), subsets, paths)
 
 
 def _find_subsets(
     source: str, year: _Year, paths: Sequence[str], options: Options, problems: ConversionProblems
 ) -> dict[str, tuple[_Year, Sequence[str]]]:
-    """Return the folder and the XML files of each subset: Roboflow's folders, the lists, or all."""
+    """Return folder and XML files of each subset: Roboflow's folders, the lists, or all files."""
     top_folders = {os.path.relpath(path, year.root).split(os.sep)[0] for path in paths}
     if top_folders <= {*_SPLITS}:
         roots = [os.path.join(year.root, name) for name in _SPLITS if name in top_folders]
@@ -134,7 +131,7 @@ class _Year:
             raise TfodError(f"{source} contains {' and '.join(years)}; choose one of them")
         root = os.path.join(source, *years)
         folders = filter(os.path.isdir, (os.path.join(root, name) for name in ANNOTATION_FOLDERS))
-        # Compares inodes, since a disk may ignore the case of names.
+        # Compare inodes, since a disk may ignore the case of names.
         distinct = {os.stat(folder).st_ino: folder for folder in folders}.values()
         filled = [folder for folder in distinct if any(_walk_xml_files(folder))]
         if len(filled) > 1:
@@ -166,9 +163,8 @@ class _Year:
             if line and (not _FLAG.search(line) or self._find_xml(line)):
                 names.append(name)
         if {_JOINED, *_PARTS}.issubset(names):
-            joined, *parts = (
-                set(self.list_files(name, ConversionProblems())) for name in (_JOINED, *_PARTS)
-            )
+            lists = (self.list_files(name, ConversionProblems()) for name in (_JOINED, *_PARTS))
+            joined, *parts = map(set, lists)
             if joined.issubset(set().union(*parts)):
                 names.remove(_JOINED)
         return names
@@ -235,7 +231,7 @@ def _build_detections(
 def _list_image_names(root: Any, path: str, year: _Year) -> list[str]:
     """Return the possible names of an image: of the XML file, <filename> and <path>.
 
-    The name of the XML file comes first, since users who rename a dataset only rename the files.
+    The name of the XML file comes first, since users rename files without changing their content.
     """
     stem = os.path.splitext(os.path.basename(path))[0]
     filename, whole_path = ((root.findtext(tag) or "").strip() for tag in ("filename", "path"))
@@ -260,7 +256,7 @@ def _read_object(
     name = problems.trim(element.findtext("name") or texts.get("name", ""), location)
     box, degrees = _read_box(element, path, location, problems)
     if not name:
-        raise TfodError(f"{location}: <name> is empty; enter the class")
+        raise TfodError(f"{location}: <name> is empty; add the class")
     if box is None:
         problems.add("objects without <bndbox>, left out", location)
         return None
@@ -291,9 +287,8 @@ def _read_flag(text: str, tag: str, location: str, problems: ConversionProblems)
         value = float(_FLAG_WORDS.get(text.lower(), text))
         if value.is_integer() and abs(value) < 1 << 63:
             return int(value)
-    problems.add(
-        "flags that are not 0, 1, true or false, read as 0", f"{location}: <{tag}> {text:.40}"
-    )
+    problem = "flags that are not 0, 1, true or false, read as 0"
+    problems.add(problem, f"{location}: <{tag}> {text:.40}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """YOLO: Ultralytics' ``data.yaml``, Darknet's ``obj.names``, or labels next to images.
 
-A line has the number of a class, counted from 0, and the normalized center, width and height of a
+A line has the number of a class, counted from 0, and the normalized centre, width and height of a
 box; then keypoints if the YAML has ``kpt_shape``. An outline may replace the box. Sources:
 ultralytics/data/utils.py; docs.ultralytics.com/datasets/detect and /pose; CVAT's "YOLO 1.1".
 """
@@ -46,10 +46,9 @@ _NO_IMAGE = "label files without an image, left out"
 _NO_LABELS = Refusal("datasets without any label file", "add it, with the same case in its name")
 _MISSING_FOLDERS = "folders of images that do not exist, skipped"
 _NULLS = (None, "", "~", "null", "Null", "NULL")
-_BOX_NUMBERS = 5  # class, center and size
+_BOX_NUMBERS = 5  # class, centre and size
 _MIN_OUTLINE_NUMBERS = 7
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-
 
 # Reading
 
@@ -59,7 +58,7 @@ class _Layout:
     """The classes and images of a dataset.
 
     Attributes:
-        file: the file that names them.
+        file: file with the class names.
         names: class names by number.
         subsets: folders or lists of images by subset.
         points: number of keypoints per object and of numbers per keypoint; 0, 0 for none.
@@ -72,15 +71,13 @@ class _Layout:
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read a dataset with the subsets of the YAML or ``obj.data``; raises TfodError."""
+    """Read a dataset with the subsets of the YAML or ``obj.data``, or raise TfodError."""
     file = find_yolo_file(SourceFiles.at(source))
     if options.images is not None:
-        raise TfodError(
-            f"--images {options.images}: YOLO's YAML determines the folders of images; remove it"
-        )
+        raise TfodError(f"--images {options.images}: YOLO's YAML names the folders; remove it")
     if file is None:
         names = ", ".join((*YAML_FILES, *NAMES_FILES))
-        raise TfodError(f"{source} contains none of {names}; enter the path of the YAML")
+        raise TfodError(f"{source} contains none of {names}; pass the path of the YAML")
     problems = ConversionProblems(options)
     read_layout = _read_yaml if file.lower().endswith(("yaml", "yml")) else _read_names
     layout = read_layout(file, problems)
@@ -173,7 +170,9 @@ def _read_kpt_shape(value: Any, file: str) -> tuple[int, int]:
         count, numbers = map(int, value)
         if count > 0 and numbers in (2, 3):
             return count, numbers
-    raise TfodError(f"{file}: kpt_shape is {excerpt(value)}, expected e.g. [17, 3]; correct it")
+    raise TfodError(
+        f"{file}: kpt_shape is {excerpt(value)}, expected for example [17, 3]; correct it"
+    )
 
 
 def _is_subset(roots: list[str], key: str, value: object) -> bool:
@@ -190,7 +189,7 @@ def _read_names(file: str, problems: ConversionProblems) -> _Layout:
         if number != len(names) + 1:
             raise TfodError(
                 f"{file}, line {len(names) + 1}: empty line, which Darknet counts as a class and "
-                "CVAT does not; enter a name or remove the line"
+                "CVAT does not; add a name or remove the line"
             )
         names[len(names)] = problems.trim(line, f"{file}, line {number}")
     data = os.path.join(folder, _DATA)
@@ -204,7 +203,7 @@ def _read_names(file: str, problems: ConversionProblems) -> _Layout:
 
 
 def _list_images(paths: list[str], root: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield folder, name in the folder, and location of each image in some folders and lists."""
+    """Yield folder, name and location of each image in folders and lists of images."""
     for path in paths:
         if not os.path.isfile(path):
             for file in walk_files(path, None):
@@ -236,8 +235,7 @@ def _find_label_file(image: str) -> tuple[str, bool]:
 
 def _find_unused_labels(image_folder: str, used: Container[str]) -> Iterator[str]:
     """Yield the label files that belong to a folder of images, but to none of its images."""
-    label_folder = os.path.dirname(get_label_path(os.path.join(image_folder, "x")))
-    folders = label_folder, image_folder
+    folders = os.path.dirname(get_label_path(os.path.join(image_folder, "x"))), image_folder
     paths = dict.fromkeys(path for folder in folders for path in walk_files(folder, (".txt",)))
     for path in (path for path in paths if path not in used):
         with contextlib.suppress(TfodError, ValueError):  # not a label file
@@ -249,7 +247,7 @@ def _find_unused_labels(image_folder: str, used: Container[str]) -> Iterator[str
 def _build_parts(
     layout: _Layout, subsets: Mapping[str, list[str]], builder: DatasetBuilder
 ) -> Iterator[tuple[str, Iterator[Detection | None]]]:
-    """Yield the records of each subset; refuses datasets in which no image has a label file."""
+    """Yield the records of each subset; refuse a dataset in which no image has a label file."""
     first_files: dict[bool, str] = {}  # the first label file that exists, and that is missing
     used = set[str]()
     problems, root = builder.problems, builder.options.unpacked_folder
@@ -346,7 +344,7 @@ class Writer(FormatWriter):
         super().require_name(subset)
         if subset in _RESERVED_KEYS:
             raise TfodError(
-                f"the subset name {excerpt(subset)} is reserved in YOLO's data.yaml; rename it"
+                f"the subset {excerpt(subset)} has a reserved name in data.yaml; rename it"
             )
 
     def begin(self, subset: str) -> None:
@@ -362,8 +360,8 @@ class Writer(FormatWriter):
         left, top, right, bottom = multiply_as_typed(images.boxes, 1).T
         sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
         x, y, w, h = (format_numbers(side, _DECIMALS) for side in sides)
-        text = format_rows(format_numbers(numbers), b" ", x, b" ", y, b" ", w, b" ", h, b"\n")
-        lines = text.splitlines(True)
+        rows = format_rows(format_numbers(numbers), b" ", x, b" ", y, b" ", w, b" ", h, b"\n")
+        lines = rows.splitlines(True)
         for row, name in enumerate(names):
             path = get_label_path(os.path.join(self.folder, self.IMAGES, subset, name))
             start, end = images.splits[row : row + 2]
@@ -379,12 +377,11 @@ class Writer(FormatWriter):
         names = {item.id: item.class_name for item in label_map.items}
         for item in label_map.items:
             self._numbers.setdefault(item.id, len(self._numbers))
-        # Omits path, for which Ultralytics then uses its own settings, or the folder of the file.
+        # Omit path: without it, Ultralytics uses its own settings, or the folder of the file.
         lines = [f"{_quote(name)}: {_quote(f'images/{name}')}\n" for name in self._subsets]
         lines.append("names:\n")
-        lines += (
-            f"  {number}: {_quote(names[class_id])}\n" for class_id, number in self._numbers.items()
-        )
+        numbers = self._numbers.items()
+        lines += (f"  {number}: {_quote(names[class_id])}\n" for class_id, number in numbers)
         self._write(os.path.join(self.folder, "data.yaml"), "".join(lines).encode())
         self._write_label_map(label_map)
         for subset in _REQUIRED:

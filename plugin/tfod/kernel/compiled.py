@@ -59,9 +59,8 @@ def find_records(buffer: Bytes, *, max_length: int = MAX_PAYLOAD_BYTES) -> Found
         lengths.append(length[:count])
         position += stop.value
         capacity *= 4
-    return FoundRecords(
-        np.concatenate(starts), np.concatenate(lengths), position, WalkEnd(end.value)
-    )
+    spans = np.concatenate(starts), np.concatenate(lengths)
+    return FoundRecords(*spans, position, WalkEnd(end.value))
 
 
 def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:

@@ -37,9 +37,7 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
         batch.lists[column.kind].append(_Lists(rows, codes, indexes, counts, column.values))
     ordered = [item for kind in ListKind for item in batch.columns(kind)]
     columns = [column for _, column in sorted(ordered, key=lambda item: item[0])]
-    problems = [
-        problem._replace(row=int(unusual_rows[problem.row])) for problem in unusual.problems
-    ]
+    problems = [item._replace(row=int(unusual_rows[item.row])) for item in unusual.problems]
     return Columns(len(starts), columns, problems)
 
 
@@ -67,7 +65,7 @@ class _Lists(NamedTuple):
 
 
 class _Batch:
-    """The rows of a batch, with the position up to which each has been read."""
+    """The rows of a batch, and the position that reading has reached in each."""
 
     def __init__(self, buffer: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
         size = len(buffer)
@@ -97,10 +95,9 @@ class _Batch:
             is_plain &= codes >= 0
             self._at[rows] = stop
             self._keep_plain(rows, is_plain)
-            entries.append(codes[is_plain] * len(self.is_unusual) + rows[is_plain])
-            self._read_features(
-                rows[is_plain], codes[is_plain], index, value[is_plain], stop[is_plain]
-            )
+            plain, codes = rows[is_plain], codes[is_plain]
+            entries.append(codes * len(self.is_unusual) + plain)
+            self._read_features(plain, codes, index, value[is_plain], stop[is_plain])
         self.is_unusual[rows] = True
         self._drop_unusual(np.sort(np.concatenate([*entries, rows[:0]])))
 
@@ -165,7 +162,7 @@ class _Batch:
         return self._codes.setdefault(key, len(self._codes))
 
     def _find_codes(self, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Return the codes of keys, nearly all the same; -1 if a key is very long or not UTF-8."""
+        """Return the codes of keys, usually a single one; -1 if a key is too long or not UTF-8."""
         codes = np.full(len(first), -1)
         lengths = stop - first
         remaining = np.flatnonzero(lengths <= _MAX_KEY)

@@ -310,8 +310,7 @@ def _slice_spans(buffer: Bytes, spans: np.ndarray) -> Iterator[bytes]:
         yield bytes(data[start : start + length]) if is_inside else b""
 
 
-# Spans are the start and length of byte strings, int64 of shape (n, 2). A span that is not within
-# the buffer is empty.
+# Spans are starts and lengths of byte strings, int64 (n, 2). A span beyond the buffer is empty.
 
 
 def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:

@@ -82,11 +82,9 @@ class KeyColumn(NamedTuple):
 
     Attributes:
         key: feature key in UTF-8.
-        kind: kind of the lists.
         rows: ascending numbers of the rows with such a list, uint32 of shape (r,).
         ends: end of each row's values in ``values``, uint64 of shape (r,).
-        values: float32 or int64 of shape (n,); for bytes, their spans in the buffer, int64 of
-            shape (n, 2).
+        values: float32 or int64 of shape (n,); for bytes, spans in the buffer, int64 (n, 2).
     """
 
     key: bytes

@@ -61,7 +61,7 @@ class EditedRecord:
         label_map: label map of the shard, which corrects ids; None if it has none.
         is_complete: whether the label map has all classes of its shards.
         source_ids: numbers for images whose source id is missing or has to be replaced.
-        new: encoded features that are replaced or added, by key.
+        new: encoded features that are replaced or added, by key; None for those that are removed.
     """
 
     detections: Detections
@@ -70,7 +70,7 @@ class EditedRecord:
     label_map: LabelMap | None
     is_complete: Callable[[], bool]
     source_ids: SourceIdNumbers
-    new: dict[str, bytes] = field(default_factory=dict)
+    new: dict[str, bytes | None] = field(default_factory=dict)
 
     def fix(self, codes: Set[str]) -> list[Finding]:
         """Apply the fixes for these codes, and return the changes."""

@@ -12,9 +12,8 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from tfod.checker.check import Options as CheckOptions
@@ -22,7 +21,7 @@ from tfod.checker.check import check
 from tfod.checker.finding import Finding, Location, Severity
 from tfod.checker.profiles.choice import choose_profile
 from tfod.checker.profiles.policy import resolve_levels
-from tfod.checker.profiles.profile import OFF, Profile
+from tfod.checker.profiles.profile import OFF
 from tfod.checker.receivers import ANY, RECEIVERS
 from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
@@ -33,6 +32,8 @@ from tfod.detection.labels.label_map import MAX_LABEL_MAP_BYTES
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
+from tfod.shards.box_repair import BoxRepair
+from tfod.shards.repair_options import Options, Outcome
 from tfod.shards.rewrite import read_source_ids
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
@@ -47,61 +48,9 @@ from tfod.tfrecord.storage.zip_entry import ZipEntryError
 from tfod.tfrecord.writer import RecordWriter
 
 _MAX_EXAMPLES = 3
+__all__ = ["Options", "Outcome", "repair"]
+_CAUSES = ("BOX013", "BOX022")  # all boxes have another form, even those that look right
 _ZIP_RULES_OFF = {"ZIP016": OFF}  # about the zip itself; the result is a folder
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a repair.
-
-    Attributes:
-        profile: expected feature description; None to choose the one that fits best.
-        receiver: name of the program that will read the result; None for any.
-        label_map: file or name of a label map for all shards; None for those next to the shards.
-        select: codes or families of the rules to repair; None for all.
-        ignore: codes or families not to repair; takes precedence over ``select``.
-        max_record_bytes: size limit of a record; a larger record ends the repair.
-        report: path of the report, which may not be a file of the source or the result.
-    """
-
-    profile: Profile | None = None
-    receiver: str | None = None
-    label_map: str | None = None
-    select: frozenset[str] | None = None
-    ignore: frozenset[str] = frozenset()
-    max_record_bytes: int = 256 << 20
-    overwrite: bool = False
-    report: str | None = None
-
-    def includes(self, code: str) -> bool:
-        """Return whether the findings of a rule are to be repaired."""
-        names = {code, code[:3]}
-        return (self.select is None or bool(names & self.select)) and not names & self.ignore
-
-
-@dataclass
-class Outcome:
-    """The outcome of a repair.
-
-    Attributes:
-        output: folder of the result; None for a dry run.
-        changed, dropped: number of records that were changed, and that were dropped.
-        by_code: number of changes by rule.
-        examples: the first changes of each rule, as findings with the values before and after.
-        remaining: report of a check of the result.
-    """
-
-    source: str
-    output: str | None
-    shards: int
-    records: int = 0
-    written: int = 0
-    changed: int = 0
-    dropped: int = 0
-    by_code: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[Finding]] = field(default_factory=dict)
-    label_maps: Sequence[str] = ()
-    remaining: Report = field(init=False)
 
 
 def repair(
@@ -116,14 +65,15 @@ def repair(
     Args:
         source: a shard, a folder, a glob or a zip.
         output: folder of the result, which is published complete or not at all; None for a dry run,
-            whose result is written to a temporary folder and deleted.
+            whose result is written to a temporary folder and deleted. Nothing is published if
+            the outcome is useless.
         options: options of the repair.
         add: called with each change, as a finding with the values before and after.
         close: called with the outcome before the result is published; an exception prevents this.
 
     Raises:
-        TfodError: there are no shards, a file cannot be read or written or already exists, or all
-            shards of a set are files of 0 bytes.
+        TfodError: there are no shards, a file cannot be read or written or already exists, all
+            shards of a set are files of 0 bytes, or ``odd_boxes`` does not fit the data.
         OSError: a shard cannot be read.
     """
     options = options or Options()
@@ -133,10 +83,18 @@ def repair(
     ):
         _require_repairable(source, sources)
         run = _Run(source, output, scratch, options, sources, add)
-        with run.begin() as out:
+        if options.odd_boxes:
+            run.require_corners()
+        with contextlib.suppress(_NothingRepairedError), run.begin() as out:
             outcome = run.repair(out)
             close(outcome)
+            if outcome.is_useless:
+                raise _NothingRepairedError
         return outcome
+
+
+class _NothingRepairedError(Exception):
+    """Prevents the publication of a copy with the same errors."""
 
 
 def _require_repairable(source: str, sources: ResolvedSources) -> None:
@@ -183,6 +141,7 @@ class _Run:
         codes = (code for code, rule in all_rules().items() if rule.repair)
         included = (code for code in codes if options.includes(code) and levels[code])
         self._codes = fixes.ALWAYS_FIXED.union(included)
+        self._boxes = BoxRepair(options.odd_boxes, options.includes)
         self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
         self._texts: dict[str, bytes] = {}  # label maps and their candidates, by target
         self._new_maps: dict[str, LabelMapFile] = {}
@@ -258,6 +217,15 @@ class _Run:
             out.require_writable(path, os.path.relpath(path, self._output))
         return out
 
+    def require_corners(self) -> None:
+        """Refuse to change single boxes if all boxes are in another form."""
+        for finding in self._check(self._sources).findings:
+            if finding.code in _CAUSES and self._options.includes(finding.code):
+                raise TfodError(
+                    f"{finding.shard}: {finding.message} ({finding.code}), so --odd-boxes would "
+                    f"keep wrong boxes; correct the script, or add --ignore {finding.code}"
+                )
+
     def repair(self, out: OutputFolder) -> Outcome:
         """Repair all shards; the result is complete, but not yet published."""
         written = []
@@ -267,11 +235,14 @@ class _Run:
             file.complete()
             path = file.temporary_path
             written.append(replace(result, path=path, size=os.path.getsize(path)))
+        self._boxes.require_plausible()
         self._outcome.label_maps = [*map(self._name, self._texts)]
-        self._outcome.remaining = self._check(iter(written))
+        self._outcome.remaining = self._check(self._plan_result(iter(written)))
+        if self._outcome.is_useless:  # report the source: there will be no result
+            self._outcome.remaining = self._check(self._sources)
         return self._outcome
 
-    def _check(self, written: Iterator[Shard]) -> Report:
+    def _plan_result(self, written: Iterator[Shard]) -> ResolvedSources:
         datasets = []
         for dataset in self._sources.datasets:
             shards = list(itertools.islice(written, len(dataset.shards)))
@@ -281,6 +252,9 @@ class _Run:
             datasets.append(Dataset(os.path.normpath(self._name(target)), shards, maps))
         # Findings about the zips themselves are reported, but belong to no dataset of the result.
         zips = [file for dataset in self._sources.datasets for file in dataset.zips]
+        return ResolvedSources(datasets, Dataset("", zips=zips))
+
+    def _check(self, sources: ResolvedSources) -> Report:
         options = CheckOptions(
             profile=self._options.profile,
             receiver=self._receiver,
@@ -289,7 +263,7 @@ class _Run:
             max_record_bytes=self._options.max_record_bytes,
             fail_on=Severity.WARNING,
         )
-        return check(ResolvedSources(datasets, Dataset("", zips=zips)), options)
+        return check(sources, options)
 
     def _rewrite(self, shard: Shard, file: PendingFile) -> None:
         """Write the repaired shard to a file; a file that is not a shard is copied unchanged."""
@@ -308,6 +282,7 @@ class _Run:
                 continue
             self._outcome.records += len(records)
             detections = Detections(ExampleBatch.of(records), self._profile.field_mapping)
+            self._boxes.begin(detections)
             for row in range(len(records)):
                 payload = self._fix(shard, detections, row)
                 if payload is not None:
@@ -339,13 +314,17 @@ class _Run:
             self._source_ids,
         )
         changes = record.fix(self._codes)
+        edited: fixes.EditedRecord | None = record
+        if row in self._boxes.odd_rows:
+            edited, more = self._boxes.repair(record)
+            changes += more
         if not changes:
             return bytes(source.payload)
         location = location._replace(item=detections.filenames[row] or None)
         for change in changes:
             self._add(change, location)
-        self._outcome.changed += 1
-        return record.payload()
+        self._outcome.changed += edited is not None
+        return edited.payload() if edited else None
 
     def _add(self, change: Finding, location: Location) -> None:
         change, outcome = change.at(location), self._outcome

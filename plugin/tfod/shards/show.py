@@ -151,21 +151,21 @@ def _make_card(
     texts, ids = read_object_classes(detections, row)
     boxes = zip(chain(texts, repeat("")), chain(ids, repeat(None)), sample.boxes, strict=False)
     classes = [_name_class(text, class_id, label_map) for text, class_id, _ in boxes]
-    sample = replace(sample, classes=tuple(name for name, _ in classes))
+    sample = replace(sample, classes=tuple(classes))
     detection, notes = Detection(), []
     try:
         detection = detections[row]
     except RecordError as error:
         notes.append(f"{error.feature or ''} {error.cause}".strip())
-    unknown_ids = dict.fromkeys(name[1:] for name, _ in classes if label_map and name[:1] == "#")
+    unknown_ids = dict.fromkeys(name[1:] for name in classes if label_map and name[:1] == "#")
     notes += [f"id {number} is not in the label map" for number in unknown_ids]
     if count := count_undrawn(sample):
         notes.append(f"{plural(count, 'box')} not drawn")
     labels = []
     for label in detection.image_labels[:_MAX_LABELS]:
-        name, _ = _name_class(label.text or "", label.label, label_map)
+        name = _name_class(label.text or "", label.label, label_map)
         labels.append((f"not {name}" if label.confidence == 0 else name, "", 1))
-    counts = [(name, colour, count) for (name, colour), count in Counter(classes).most_common()]
+    counts = [(name, choose_class_colour(name), n) for name, n in Counter(classes).most_common()]
     card = Card(
         svg="",
         name=sample.item or "",
@@ -173,16 +173,14 @@ def _make_card(
         notes=notes,
         classes=[*labels, *counts],
     )
-    colours = [colour for _, colour in classes]
-    return card, partial(draw, sample, max_height=_MAX_HEIGHT, colours=colours, detection=detection)
+    return card, partial(draw, sample, max_height=_MAX_HEIGHT, detection=detection)
 
 
-def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> tuple[str, str]:
-    """Return the name and colour of a class; its text takes precedence over its id."""
+def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> str:
+    """Return the name of a class; its text takes precedence over its id."""
     number = "" if label is None else f"#{label}"
     item = label_map.find(text) if label_map and text else None
     if item is None and label_map and label is not None and text in ("", number):
         item = label_map.find_id(label)
         text = item.class_name if item else number
-    text = text or number
-    return text, choose_class_colour(text, item.id if item else None)
+    return text or number

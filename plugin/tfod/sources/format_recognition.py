@@ -74,7 +74,7 @@ class SourceFiles(NamedTuple):
         return SourceFiles(path, sorted(name for name in inside if not is_hidden(name)))
 
     def levels(self) -> Iterator[SourceFiles]:
-        """Yield these files; then, while there is only one folder, the files in that folder."""
+        """Yield these files, and then, while there is only one folder, the files in it."""
         yield self
         folder = self.only_folder
         if folder is not None:
@@ -264,8 +264,7 @@ def contains_shards(path: str) -> bool:
 def recognize_annotations(path: str, named: str | None = None) -> Recognized:
     """Recognize the format of a folder, zip or file without shards, for all commands.
 
-    URLs have no format. If a format is named, only this one is tried, and returned in any case. A
-    damaged zip raises ShardError.
+    URLs have no format. A named format is returned in any case. A damaged zip raises ShardError.
     """
     for files in SourceFiles.at(path).levels() if not is_url(path) else ():
         names = [name for name in ([named] if named else FORMATS) if FORMATS[name].matches(files)]

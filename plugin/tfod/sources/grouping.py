@@ -52,11 +52,11 @@ def _rename_subsets(shards: Sequence[Shard]) -> Sequence[Shard]:
 
 def _dataset_folder(folder: str) -> str:
     parent = get_folder(folder)
-    is_split = get_name(folder).lower() in SPLITS
-    if is_split or (not is_url(parent) and is_roboflow_export(parent)):
+    name = get_name(folder).lower()
+    if name in SPLITS or (not is_url(parent) and is_roboflow_export(parent)):
         return parent
     # ``train_data`` and ``val_data`` are splits of one dataset, too.
-    words = re.split("([^a-z]+)", get_name(folder).lower())
+    words = re.split("([^a-z]+)", name)
     if SPLITS.isdisjoint(words):
         return folder
     pattern = "".join("*" if word in SPLITS else word for word in words)
@@ -72,7 +72,5 @@ def _dataset_name(shards: Sequence[Shard]) -> str:
         return folder
     if first.name != first.path:  # an upload, or standard input
         more = len(shards) - 1
-        if not more:
-            return first.name
-        return f"{first.name} and {more} more file{'s' if more > 1 else ''}"
+        return first.name + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
     return folder if os.path.isabs(first.name) else os.path.relpath(folder)

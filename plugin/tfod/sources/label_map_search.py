@@ -92,9 +92,9 @@ class LabelMapFinder:
         """Find the label map of a shard: next to it, or in the parent folder.
 
         The names are tried in this order: ``<stem>_label_map.pbtxt``, ``label_map.pbtxt``, other
-        ``*label*map*.pbtxt``, other ``*.pbtxt``. Files that are not label maps are ignored if
-        several match. A label map in the parent folder must contain the classes of the first shard
-        of the folder (:meth:`ShardClasses.are_in`).
+        ``*label*map*.pbtxt``, other ``*.pbtxt``. If several match, files that are not label maps
+        are ignored. A label map in the parent folder must contain the classes of the folder's first
+        shard (:meth:`ShardClasses.are_in`).
 
         Returns:
             The path and an empty sequence; None and the candidates if the choice is ambiguous.

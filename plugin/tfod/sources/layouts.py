@@ -1,7 +1,6 @@
 """Layouts: feature keys and their meaning, and the search for the layout that fits best.
 
-All commands and readers use this to find images, boxes and classes. The checker adds severities
-(:mod:`tfod.checker.profiles.profile`).
+All commands and readers use layouts to find images, boxes and classes.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Layout:
     """A layout: the feature keys of records and their meaning.
 
     Attributes:
-        name: name for ``--profile``.
+        name: value of ``--profile``.
         title: purpose of the layout, in one line.
         features: kind, shape, default and meaning of each feature.
         field_mapping: keys of the image, its name, its boxes, …
@@ -120,7 +119,7 @@ class KeyCounts:
     Attributes:
         records: number of records with features.
         images: number of records with a non-empty image.
-        by_key: number of records per key and kind.
+        by_key: number of records by key and kind.
         shard: name of the first shard with a readable record.
     """
 
@@ -142,8 +141,7 @@ class KeyCounts:
             count = int(np.searchsorted(column.rows, rows[-1], "right"))
             self.by_key[key_and_kind] += count
             if key_and_kind == (keys.ENCODED, Kind.BYTES):
-                values = column.values[: column.splits[count]]
-                self.images += int(np.count_nonzero(values[:, 1]))
+                self.images += np.count_nonzero(column.values[: column.splits[count], 1])
 
     @property
     def keys(self) -> Collection[str]:
@@ -164,7 +162,7 @@ def choose_layout(counts: KeyCounts) -> tuple[Layout, str] | None:
     """Return the best layout and the reason, or None if no layout fits.
 
     Layouts with all required keys are preferred, then layouts without images if the records have
-    none, then those with the most common keys, then those with the fewest keys. If none fits, an
+    none, then those with the most keys present, then those with the fewest keys. If none fits, an
     image and its label under usual keys are sufficient.
     """
     if not counts.records:
@@ -174,10 +172,9 @@ def choose_layout(counts: KeyCounts) -> tuple[Layout, str] | None:
     fits = [fit for fit in fits if fit.is_likely(counts.keys)]
     if not fits:
         return _image_and_label(counts)
-    has_images = 2 * counts.images >= counts.records
 
     def rank(fit: _Fit) -> tuple[bool, bool, int, int]:
-        lacks_images = keys.ENCODED in fit.required and not has_images
+        lacks_images = keys.ENCODED in fit.required and 2 * counts.images < counts.records
         return bool(fit.missing), lacks_images, -len(fit.present), len(fit.features)
 
     best = min(fits, key=rank)
@@ -234,14 +231,12 @@ class _Fit:
 
 
 def find_layout(shards: Sequence[Shard]) -> Layout:
-    """Return the layout of shards that are read as detections.
+    """Return the layout of shards to read, by default the OD API's.
 
-    If no layout fits, it is the OD API's, unless the records have only unknown keys, which raises
-    TfodError.
+    Records with only unknown keys raise TfodError.
     """
     counts = count_keys(shards)
-    choice = choose_layout(counts)
-    if choice is not None:
+    if choice := choose_layout(counts):
         return choice[0]
     if counts.records and keys.KNOWN_KEYS.isdisjoint(counts.keys):
         names = ", ".join(list(counts.keys)[:_MAX_KEYS])
@@ -254,7 +249,7 @@ def find_layout(shards: Sequence[Shard]) -> Layout:
 
 
 def describe_missing_objects(present: Collection[str], mappings: Collection[FieldMapping]) -> str:
-    """Return a sentence about records without objects: which keys were read, and are present."""
+    """Return a sentence about records without objects: the keys that were read and exist."""
     prefixes = sorted({mapping.box_prefix for mapping in mappings} - {""})
     read_keys = {key for mapping in mappings for key in mapping.all_keys}
     unread = [key for key in present if key not in read_keys and _OBJECT_KEY.search(key)]
@@ -278,7 +273,7 @@ def find_batch_layout(examples: ExampleBatch) -> Layout:
 
 
 def count_keys(shards: Sequence[Shard], max_record_bytes: int = MAX_RECORD_BYTES) -> KeyCounts:
-    """Count the keys of the first records; errors are left to those who read the shards."""
+    """Count the keys of the first records; errors are ignored, since readers will raise them."""
     counts, unreachable = KeyCounts(), 0
     for shard in shards:
         if counts.records >= _MAX_RECORDS:

@@ -35,7 +35,7 @@ class Tool(NamedTuple):
         content: pattern in the first bytes of each file.
         datum: name of the format in Datumaro, if Datumaro reads it.
         layout: patterns of paths that a folder must have for Datumaro to find the files.
-        advice: what to do if Datumaro does not read the format, or does not find the files.
+        advice: advice if Datumaro does not read the format, or does not find the files.
         cvat_title: name of the format in the menu of CVAT.
         is_deep: whether to search the whole file for the content.
     """
@@ -54,9 +54,8 @@ class Tool(NamedTuple):
         names = (name for name in files.names if re.fullmatch(f"(.*/)?{self.names}", name))
         pattern = re.compile(self.content.encode())
         for name in itertools.islice(names, _MAX_TRIED):
-            if pattern.search(files.read_head(name)) or (
-                self.is_deep and files.contains(name, pattern)
-            ):
+            head = files.read_head(name)
+            if pattern.search(head) or (self.is_deep and files.contains(name, pattern)):
                 return name
         return None
 
@@ -129,7 +128,7 @@ _TOOLS = (
 
 
 def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
-    """Return the first format with a matching file, and the name of that file; or None and ''."""
+    """Return the first tool with a matching file, and the name of the file; or None and ''."""
     for tool in _TOOLS:
         if name := tool.find_first(files):
             return tool, name

@@ -35,7 +35,7 @@ class ReadableShards:
     """Readable shards, in order.
 
     Attributes:
-        sets: shards of each subset.
+        sets: shards by subset.
         datasets: datasets of the shards.
         notes: sentences about the sources for the user.
         override: field mapping that replaces the layouts, if any.
@@ -124,7 +124,7 @@ def find_readable(
 
     Args:
         source: path of a file, folder, glob or zip, URL, or several of these.
-        label_map: file or name of a label map for all shards.
+        label_map: path or name of a label map for all shards.
         field_mapping: keys of the records; by default, the best layout is used.
         finds_label_maps: whether to search for label maps.
 
@@ -184,7 +184,7 @@ def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:
 
 
 def _ambiguous_label_maps(resolved: ResolvedSources) -> list[str]:
-    """Return a sentence for each set of label maps of which none could be chosen."""
+    """Return a sentence for each ambiguous choice of label maps."""
     shards = [shard for shard in reversed(resolved.shards) if shard.candidates]
     first_shards = {tuple(shard.candidates): shard for shard in shards}
     return [
@@ -202,7 +202,7 @@ def find_label_map(shard: str) -> tuple[str | None, list[str]]:
 def read_batches(source: Sources) -> Iterator[ExampleBatch]:
     """Yield the records of a file, folder, glob or URL in batches of columns.
 
-    A batch contains consecutive records of a shard, about a thousand or a few MB.
+    A batch has consecutive records of a shard: about a thousand, or a few MB.
 
     Raises:
         ShardsNotFoundError: there is no shard.
@@ -249,8 +249,8 @@ def decode_detection(example: Example, *, field_mapping: FieldMapping | None = N
 
     Args:
         example: record to read.
-        field_mapping: keys of the record; by default, the OD API's if the record has any of them,
-            otherwise the best layout is used.
+        field_mapping: keys of the record; by default, the OD API's if any is present, else the best
+            layout is used.
 
     Raises:
         RecordError: see :func:`read_detections`.

@@ -64,12 +64,10 @@ class Shard(File):
 
     Attributes:
         path: path, in which the zip of an entry is written like a folder.
-        subset: name of the subset.
-        label_map: name of its label map; None if it has none.
-        candidates: names of its possible label maps if the choice is ambiguous.
+        label_map: name of the label map, or None.
+        candidates: names of the possible label maps if the choice is ambiguous.
         entry: entry of a zip, or None.
-        by_itself: whether the user named the file itself, instead of a folder or a glob, whose
-            sets should be complete.
+        is_single: whether the user named the file itself, not a folder or glob with complete sets.
     """
 
     subset: str = ""
@@ -92,7 +90,7 @@ class Shard(File):
 
 
 class LabelMapFile(NamedTuple):
-    """The file of a label map: the label map or an error, deviations, path and content."""
+    """The file of a label map: its content, and the label map with deviations, or an error."""
 
     name: str
     label_map: LabelMap | None
@@ -103,7 +101,7 @@ class LabelMapFile(NamedTuple):
 
     @staticmethod
     def decode(data: bytes, name: str, path: str) -> LabelMapFile:
-        """Decode a label map; data that is not one, or is truncated, results in an error."""
+        """Decode a label map; ``error`` is set if the data is invalid or truncated."""
         try:
             label_map, deviations = decode_label_map(data, name)
         except LabelMapError as error:
@@ -124,7 +122,7 @@ class LabelMapFile(NamedTuple):
 
     @staticmethod
     def load(name: str) -> LabelMapFile:
-        """Read a label map by path or name; if it does not exist, LabelMapError is raised."""
+        """Read a label map by path or name; raise LabelMapError if it does not exist."""
         try:
             read = read_labels if is_labels_file(name) else load_label_map
             label_map, deviations = read(name)
@@ -140,7 +138,6 @@ class Zip(File):
     """A zip, which is a dataset.
 
     Attributes:
-        content: entries and problems.
         other_entries: readable entries that are not shards.
         has_shards: whether it contains shards, including unreadable ones.
         unreadable: error of the operating system; empty if the zip can be read.

@@ -63,7 +63,7 @@ def resolve(
     Args:
         sources: paths, globs, URLs, or ``-``; a ``.pbtxt`` file among them is a label map. If it
             belongs to no other source, it selects the shards in its folder.
-        label_map: file or name of a label map for all shards, which disables the search.
+        label_map: path or name of a label map for all shards, which disables the search.
         limits: limits for reading zips.
         field_mapping: keys of the records; by default, the best layout is used.
         finds_label_maps: whether to search for label maps.
@@ -81,6 +81,8 @@ def resolve(
         is_map = may_be_label_map(source) and not os.path.isdir(source)
         (named_maps if is_map else shard_sources).append(source)
     if not shard_sources and not any(map(is_named_label_map, named_maps)):
+        if not named_maps:
+            raise ShardsNotFoundError("no source is given; pass shards, a folder or a zip")
         raise ShardsNotFoundError(f"{named_maps[0]}: pass the shards of this label map, too")
     for path in named_maps:
         require_label_map(path)
@@ -138,7 +140,7 @@ class _Search:
         self._notes: list[str] = []
 
     def add(self, source: str) -> None:
-        """Add a source; errors as :func:`resolve`."""
+        """Add a source, with the errors of :func:`resolve`."""
         self._is_relative = not (is_url(source) or os.path.isabs(source))
         if is_url(source):
             self._add_remote(source)
@@ -150,15 +152,14 @@ class _Search:
             file = File.at(source)
         elif not self._is_checked:
             raise ShardsNotFoundError(
-                f"{source}: only tfod check and tfod show read standard input; name a file"
+                f"{source}: only tfod check and tfod show read standard input; pass a file"
             )
         elif sys.stdin is None:
-            raise TfodError("standard input is closed; name a file")
+            raise TfodError("standard input is closed; pass a file")
         else:
             file = self._spool(sys.stdin.buffer, "<stdin>")
         if is_zip(file.path):
-            path = os.path.realpath(file.path)
-            self._zips.setdefault(path, self._zip_dataset(file))
+            self._zips.setdefault(os.path.realpath(file.path), self._zip_dataset(file))
         else:
             self._add_shard(file, "", is_single=True)  # the subset depends on all names
 
@@ -220,16 +221,14 @@ class _Search:
             label_map, candidates = self._finder.find(file.path)
         entry = None if os.path.lexists(file.path) or file.is_remote else find_zip_entry(file.path)
         size = file.size if entry is None else entry.size
-        shard = Shard(
-            file.name, file.path, size, subset, label_map, candidates, entry, is_single=is_single
-        )
+        shard = Shard(file.name, file.path, size, subset, label_map, candidates, entry, is_single)
         path = file.path if file.is_remote else os.path.realpath(file.path)
         if path in self._shards:
             self._repeated.append(file.name)
         self._shards.setdefault(path, shard)
 
     def _add_folder_or_glob(self, source: str) -> None:
-        """Add the shards and zips; in a folder with shards, only zips that contain shards."""
+        """Add the shards and zips; next to shards, only zips that contain shards."""
         is_folder = os.path.isdir(source)
         paths = walk_files(source) if is_folder else glob.iglob(source, recursive=True)
         zips = {
@@ -255,7 +254,7 @@ class _Search:
                     self._add_shard(File.at(path), group.subset)
 
     def _add_remote(self, source: str) -> None:
-        """Add the URL of a file, glob or folder. Zips are downloaded, for random access."""
+        """Add the URL of a file, glob or folder. Zips are downloaded for random access."""
         remote = find_remote_shards(source)
         for group in remote.sets:
             for url in group.paths:
@@ -285,7 +284,7 @@ class _Search:
 
 
 def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> ResolvedSources:
-    """Resolve uploads by name, as if they were files in one folder; errors as :func:`resolve`."""
+    """Resolve uploads by name, like files in one folder, with the errors of :func:`resolve`."""
     texts = {file.name: file.path for file in files if may_be_label_map(file.name)}
     zips: list[File] = []
     shards: dict[str, File] = {}

@@ -14,9 +14,7 @@ from tfod.tfrecord.shard_sets.search import ROBOFLOW_NOTE, find_zip_shards, grou
 from tfod.tfrecord.storage.archive import ZipContent, ZipLimits, read_zip
 
 
-def resolve_zip(
-    file: File, limits: ZipLimits, field_mapping: FieldMapping | None = None
-) -> Dataset:
+def resolve_zip(file: File, limits: ZipLimits, mapping: FieldMapping | None = None) -> Dataset:
     """Return a zip as a dataset."""
     zip_path = os.path.abspath(file.path)  # absolute, as the folders of the label map search
     try:
@@ -33,9 +31,8 @@ def resolve_zip(
         zip_path,
         by_folder=os.path.join(zip_path, ROBOFLOW_NOTE) in content.entries,
     )
-    finder = LabelMapFinder(
-        lambda path: read_classes(path, field_mapping), functools.partial(_label_maps_in, content)
-    )
+    list_maps = functools.partial(_label_maps_in, content)
+    finder = LabelMapFinder(lambda path: read_classes(path, mapping), list_maps)
     label_maps: dict[str, LabelMapFile] = {}
     names: dict[int, Sequence[str]] = {}  # by identity, since many shards may share candidates
     shards = []
@@ -47,11 +44,9 @@ def resolve_zip(
         name = archive.display_name(content.entries[label_map]) if label_map else None
         if label_map and name and name not in label_maps:
             label_maps[name] = LabelMapFile.at(label_map, name)
-        entry = content.entries[path]
+        entry, maps = content.entries[path], names[id(candidates)]
         shard_name = archive.display_name(entry)
-        shards.append(
-            Shard(shard_name, path, entry.size, subset, name, names[id(candidates)], entry)
-        )
+        shards.append(Shard(shard_name, path, entry.size, subset, name, maps, entry))
     return Dataset(file.name, shards, label_maps, [archive], finder.notes)
 
 

@@ -68,8 +68,8 @@ class PeekedStream:
     """A shard whose first bytes were inspected; :meth:`read` returns them again.
 
     Attributes:
-        head: the first 12 bytes, or fewer if the shard is shorter.
-        compression: the compression of the shard.
+        head: first 12 bytes, or fewer if the shard is shorter.
+        compression: compression of the shard.
     """
 
     def __init__(self, stream: ReadableStream) -> None:
@@ -102,8 +102,7 @@ class PeekedStream:
             data = self.read(len(target))
             target[: len(data)] = data
             return len(data)
-        count: int = self._readinto(target) or 0
-        return count
+        return self._readinto(target) or 0
 
     def close(self) -> None:
         pass  # the caller opened the stream and closes it
@@ -113,8 +112,8 @@ class InflatingStream(io.RawIOBase):
     """The uncompressed bytes of a gzip or zlib stream, as read by TensorFlow.
 
     Members of a gzip stream are joined, and one zero byte after the last one is skipped. A zlib
-    stream ends with its first part. Source: tried with tf.data.TFRecordDataset (tensorflow#6164,
-    #13463). Bytes before damage are read before the error is raised.
+    stream ends with its first part. Source: experiments with tf.data.TFRecordDataset
+    (tensorflow#6164, #13463). Bytes before damage are returned before the error is raised.
 
     Raises:
         zlib.error: the stream is damaged, or other bytes follow it.
@@ -172,7 +171,7 @@ class InflatingStream(io.RawIOBase):
 
 
 def _decompress_undamaged(inflater: zlib._Decompress, data: bytes, max_bytes: int) -> bytes:
-    """Decompress the bytes before damage; zlib returns nothing for a piece that has any."""
+    """Decompress the bytes before damage; for damaged data, zlib returns nothing."""
     decompressed = b""
     step = len(data)
     while step and len(decompressed) < max_bytes:

@@ -1,4 +1,4 @@
-"""Damage of a shard as a sequence of records, with a message and a fix for each kind."""
+"""Damage of a shard, with a message and a fix for each kind."""
 
 from __future__ import annotations
 
@@ -55,10 +55,9 @@ class Damage:
     """Damage in a shard, and its location.
 
     Attributes:
-        kind: kind of the damage.
-        shard: path or name of the file.
+        shard: path or name of the shard.
         cause: description of the damage, without a full stop.
-        fix: instruction for the user.
+        fix: advice for the user.
         record: number of the damaged record, from 0; None if the whole file is damaged.
         offset: byte at which the record starts in the uncompressed file, or None.
         skipped: number of bytes up to the next plausible record, or to the end.
@@ -126,9 +125,8 @@ def bad_length(
         cause += f", and no plausible record was found in the following {skipped:,} bytes"
     else:
         cause += ", so nothing after this byte can be read"
-    return Damage(
-        DamageKind.LENGTH_CRC, shard, cause, _again(record), record, offset, skipped, resumed
-    )
+    kind, fix = DamageKind.LENGTH_CRC, _again(record)
+    return Damage(kind, shard, cause, fix, record, offset, skipped, resumed)
 
 
 def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Damage:
@@ -140,9 +138,8 @@ def trailing_zeros(shard: str, record: int, offset: int, skipped: int = 0) -> Da
 
 def bad_data(shard: str, record: int, offset: int) -> Damage:
     """Return the damage of a payload with a wrong checksum."""
-    return Damage(
-        DamageKind.DATA_CRC, shard, WRONG_DATA, DOWNLOAD_AGAIN, record, offset, resumed=True
-    )
+    kind = DamageKind.DATA_CRC
+    return Damage(kind, shard, WRONG_DATA, DOWNLOAD_AGAIN, record, offset, resumed=True)
 
 
 def truncated(shard: str, record: int, offset: int, size: int, available: int) -> Damage:
@@ -157,12 +154,11 @@ def truncated(shard: str, record: int, offset: int, size: int, available: int) -
 def forged_length(shard: str, record: int, offset: int, size: int, skipped: int) -> Damage:
     """Return the damage of a length that is too large although its checksum is correct."""
     cause = (
-        f"the length of the record is {size:,} bytes, more than the file has left, but the next "
+        f"the length of the record is {size:,} bytes, more than the rest of the file, but the next "
         f"plausible record was found {skipped:,} bytes further on"
     )
-    return Damage(
-        DamageKind.FORGED_LENGTH, shard, cause, DOWNLOAD_AGAIN, record, offset, skipped, True
-    )
+    kind = DamageKind.FORGED_LENGTH
+    return Damage(kind, shard, cause, DOWNLOAD_AGAIN, record, offset, skipped, True)
 
 
 def damaged_compression(shard: str, compression: str, reason: str) -> Damage:

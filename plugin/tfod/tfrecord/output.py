@@ -21,8 +21,7 @@ class OutputFolder(Output):
         folder: folder to write to; it is created if necessary.
         sources: inputs of the command, as for :class:`Output`.
         overwrite: whether shards of the same subsets and texts of the same name may be replaced.
-        find_existing: function that returns the existing files of a subset; by default the files
-            that a reader assigns to this subset.
+        find_existing: function that returns the existing files of a subset, by default as a reader.
 
     Attributes:
         paths: paths of the published shards.
@@ -119,7 +118,7 @@ class OutputFolder(Output):
 
 
 def _require_unused(label_map: str, obsolete: Iterable[str]) -> None:
-    """Check that a label map that changes is not the label map of shards that are kept."""
+    """Check that a label map to change does not belong to shards that are kept."""
     if not os.path.lexists(label_map):
         return
     folder, replaced = os.path.dirname(label_map), set(map(os.path.realpath, obsolete))

@@ -62,8 +62,7 @@ class RecordBatch:
         shard: path or name of the shard.
         first: number of the first record.
         base: offset of ``buffer[0]`` in the uncompressed shard.
-        buffer: buffer with the records, their headers and footers; it is not reused while
-            something refers to it.
+        buffer: records with headers and footers; not reused while something refers to it.
         starts, lengths: spans of the payloads in the buffer, int64 of shape (n,).
     """
 
@@ -97,8 +96,7 @@ class RecordBatch:
     @property
     def offsets(self) -> np.ndarray:
         """The offset of each record in the uncompressed shard, int64 of shape (n,)."""
-        offsets: np.ndarray = self.starts + (self.base - HEADER_BYTES)
-        return offsets
+        return self.starts + (self.base - HEADER_BYTES)
 
     @property
     def framed_spans(self) -> np.ndarray:
@@ -139,13 +137,13 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
 def read_record_stream(
     stream: ReadableStream, name: str, size: int | None = None
 ) -> Iterator[Record]:
-    """Yield the records of an open stream; arguments as :func:`walk`."""
+    """Yield the records of an open stream, with the arguments of :func:`walk`."""
     for batch in walk(stream, name, size, resumes=False):
         yield from require_undamaged(batch).records()
 
 
 def read_record_batches(path: str | os.PathLike[str]) -> Iterator[RecordBatch]:
-    """Yield the records of a shard in batches; raises the errors of :func:`read_records`."""
+    """Yield the records of a shard in batches, with the errors of :func:`read_records`."""
     name = os.fspath(path)
     with open_shard(name) as (stream, size):
         yield from map(require_undamaged, walk(stream, name, size, resumes=False))
@@ -168,12 +166,10 @@ def walk(
 ) -> Iterator[RecordBatch | Damage]:
     """Yield the records of a shard in batches, and the damage between them.
 
-    After a wrong data checksum, the walk resumes at the next record; after a wrong length, at the
-    next plausible record.
+    The walk resumes at the next record, or after a wrong length at the next plausible record.
 
     Args:
-        stream: open stream at the start of a shard, with ``read`` and preferably ``readinto``; it
-            need not be seekable.
+        stream: open stream at the start of a shard; ``readinto`` is faster than ``read``.
         name: name of the shard in errors.
         size: length of the shard in bytes, if known; a record that claims more is rejected early.
         max_record_bytes: size above which records are damage and are skipped without being loaded.

@@ -42,7 +42,7 @@ _MAX_OPEN_FILES = _open_file_limit()
 
 
 class ShardIdentity(NamedTuple):
-    """The identity of a file; its path may lead to a different shard later."""
+    """The identity of a file, since another shard may get the same path later."""
 
     path: str
     device: int
@@ -55,8 +55,7 @@ class ShardIdentity(NamedTuple):
 class ByteSpan:
     """A range of bytes in the uncompressed shard, read on demand.
 
-    A span can be copied, pickled and sent to another process. Calling it reads it, because
-    Datumaro calls lazy data.
+    A span can be copied and pickled. A call also reads it, because Datumaro calls lazy data.
     """
 
     shard: ShardIdentity

@@ -24,7 +24,7 @@ from tfod.tfrecord.damage import (
 from tfod.tfrecord.framing import FOOTER_BYTES, HEADER_BYTES, HeaderFinder
 
 BUFFER_BYTES = 1 << 21
-"""The size of a normal read: fits into the CPU caches and holds some records of 100 kB."""
+"""The size of a normal read, which fits into CPU caches and holds some records of 100 kB."""
 MAX_BUFFER_BYTES = 1 << 23 if WHY_NOT_COMPILED else 1 << 22
 """The size for large records; batches should have many records, above all without the kernel."""
 _FEW_RECORDS = 64
@@ -84,8 +84,7 @@ class ReadBuffer:
         return count > 0
 
     def _next_buffer(self, size: int) -> bytearray:
-        counts = _reference_counts(self._pool)
-        for index, count in enumerate(counts):
+        for index, count in enumerate(_reference_counts(self._pool)):
             if count == _UNSHARED and len(self._pool[index]) >= size:
                 self._pool.append(self._pool.pop(index))
                 return self._pool[-1]
@@ -132,15 +131,14 @@ class Recovery:
     """The handling of truncated and damaged records during a walk.
 
     Args:
-        buffer: buffer with a part of the stream.
+        buffer: buffer of the stream.
         name: name of the shard for messages.
         size: length of the stream in bytes, or ENDLESS.
         resumes: whether to search for records after damage.
         limit: largest record to read, in bytes with header and footer; None for no limit.
 
     Attributes:
-        position: position of the next record in the buffer.
-        index: number of the next record.
+        position, index: position in the buffer and number of the next record.
         is_over: whether the walk has ended.
     """
 

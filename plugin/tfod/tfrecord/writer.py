@@ -40,8 +40,7 @@ class ShardLayout:
     Raises OptionError if a number and a size are set, or one of them is below 1.
 
     Attributes:
-        num_shards: number of shards per subset, with the records distributed in turn; fewer if
-            there are fewer records.
+        num_shards: maximum number of shards per subset, with the records distributed in turn.
         shard_size: maximum size of a shard in bytes, uncompressed.
         shard_records: maximum number of records per shard.
         compression: compression of whole shards.
@@ -87,7 +86,7 @@ class RecordWriter:
         self._compressor = make_compressor(Compression(compression))
 
     def write(self, payload: bytes) -> int:
-        """Write a record; return its number of bytes before compression."""
+        """Write a record; return its size in bytes before compression."""
         PROGRESS.add("records written")
         footer = masked_crc32c(payload).to_bytes(4, "little")
         for part in (encode_header(len(payload)), payload, footer):
@@ -120,8 +119,7 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         compression: compression of whole shards.
         name_files: function that returns the names for a number of files, by default
             :func:`shard_file_names`; the names may begin with a folder, the same for all.
-        output: output that publishes the files together with others; the writer is then not used
-            as a context manager.
+        output: output that publishes the files together with others, instead of the block.
 
     Raises:
         OptionError: a number and a size are set, or one of them is below 1.

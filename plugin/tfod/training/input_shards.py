@@ -12,7 +12,7 @@ from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.shard_sets.search import Sources
 
 UNKNOWN = -1
-"""The id of a class that is not in the label map, as in the decoder of the OD API."""
+"""The id of a class that is not in the label map, as in the OD API's decoder."""
 
 LabelMapLike = str | os.PathLike[str] | LabelMap
 """A label map, its path, or the name of a packaged label map."""
@@ -23,8 +23,7 @@ def find_training_shards(
 ) -> ReadableShards:
     """Return the shards of a file, folder, glob or list, in order.
 
-    Globs and lists may mix subsets. Warns about missing shards of a numbered set, empty shards, and
-    files that were left out.
+    Globs and lists may mix subsets. Missing or empty shards and skipped files cause warnings.
 
     Raises:
         ShardsNotFoundError: there is no shard.
@@ -41,8 +40,7 @@ def find_training_shards(
     if missing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         warnings.warn(f"shards are missing from a numbered set: {names}", stacklevel=3)
-    paths = shards.paths
-    empty = [path for path in paths if os.path.isfile(path) and not os.path.getsize(path)]
+    empty = [path for path in shards.paths if os.path.isfile(path) and not os.path.getsize(path)]
     if empty:
         warnings.warn(f"{empty[0]} is empty ({len(empty)} such shards)", stacklevel=3)
     for note in shards.notes:
@@ -53,7 +51,7 @@ def find_training_shards(
 def choose_label_map(shards: ReadableShards, label_map: LabelMapLike | None) -> LabelMap | None:
     """Load a label map; if it is None, find the label map of the shards, which may be None.
 
-    An unreadable label map, or several ones, raise LabelMapError.
+    An unreadable or ambiguous label map raises LabelMapError.
     """
     if isinstance(label_map, LabelMap):
         return label_map
@@ -77,13 +75,12 @@ def choose_label_map(shards: ReadableShards, label_map: LabelMapLike | None) -> 
 
 
 def choose_field_mapping(shards: ReadableShards) -> FieldMapping:
-    """Return the field mapping; an unknown layout, or several layouts, raise TfodError."""
+    """Return the field mapping; raise TfodError if the layout is unknown or not unique."""
     paths_by_mapping: dict[FieldMapping, str] = {}
     for path in shards.paths:
         paths_by_mapping.setdefault(shards.field_mapping(path), path)
     (mapping, first), *different = paths_by_mapping.items()
     if different:
-        raise TfodError(
-            f"{first} and {different[0][1]} have different layouts; read them separately"
-        )
+        other = different[0][1]
+        raise TfodError(f"{first} and {other} have different layouts; read them separately")
     return mapping

@@ -1,8 +1,7 @@
 """``tf.io`` feature descriptions, and shards as a ``tf.data.Dataset``.
 
-Needs the extra ``tensorflow``. No other module of tfod imports TensorFlow. The names are defined in
-tensorflow/models, research/object_detection: core/standard_fields.py (``InputDataFields``) and
-data_decoders/tf_example_decoder.py.
+Needs the extra ``tensorflow``. No other module of tfod imports TensorFlow. Source of the names: the
+OD API's core/standard_fields.py (``InputDataFields``) and data_decoders/tf_example_decoder.py.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def feature_description(profile: str | FeatureDescription = "tf_detection_api") 
     """Return a feature description for ``tf.io.parse_example``.
 
     Args:
-        profile: name of a profile, or a description in tfod's form.
+        profile: name of a profile, or a description by tfod.
 
     Raises:
         TfodError: there is no profile of that name.
@@ -73,7 +72,7 @@ def feature_description(profile: str | FeatureDescription = "tf_detection_api") 
 
 
 def records(source: Sources, *, shuffle: int = 0, seed: int | None = None) -> Any:
-    """Return a ``tf.data.Dataset`` of serialized Examples; arguments and errors: :func:`dataset`.
+    """Return a ``tf.data.Dataset`` of serialized Examples; for arguments see :func:`dataset`.
 
     Reads up to 16 shards at a time, and detects their compression: none, GZIP or ZLIB.
     """
@@ -115,11 +114,9 @@ def dataset(
 
     Args:
         source: path of a file or folder, glob, or list of these.
-        label_map: label map, its path, or the name of a packaged label map; None for the label map
-            of the shards, if any.
+        label_map: label map, its path, or name of a shipped one; by default the shards' label map.
         field_mapping: keys of the records; by default, the best layout is used.
-        shuffle: number of undecoded records in the shuffle buffer; the shards are shuffled, too.
-            0 keeps the order.
+        shuffle: number of records in the shuffle buffer; 0 keeps the order. Shuffles shards, too.
         seed: random seed, which determines the order of every epoch.
 
     Raises:

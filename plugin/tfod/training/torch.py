@@ -50,15 +50,13 @@ class Detections(Dataset):
     ``image_id`` int, the index of the element; ``area`` float32 (n,) in pixels, that of the box by
     default; ``iscrowd`` int64 (n,), 0 or 1; ``source_id`` and ``filename`` str, by default empty.
     If the layout has image labels instead of boxes, there are ``image_labels`` int64 (n,). If it
-    has one record per object, so has the dataset.
+    has one record per object, the dataset has one element per object.
 
-    The constructor scans the record headers of uncompressed shards. It reads compressed shards, and
-    they are unpacked to temporary files on first access.
+    The constructor scans headers, or reads compressed shards, which are unpacked on first access.
 
     Args:
         source: path of a file, folder or zip, glob, or list of these.
-        label_map: label map, its path, or the name of a packaged label map; None for the label map
-            of the shards, if any.
+        label_map: label map, its path, or name of a shipped one; by default the shards' label map.
         field_mapping: keys of the records; by default, the best layout is used.
         transform: function of image and target that returns the element.
 
@@ -178,7 +176,7 @@ def _decode(encoded: bytes | memoryview | None, record: ExampleBatch) -> Any:
             high = np.asarray(image).astype(np.int64) >> 8
             return np.repeat(high.clip(0, 255).astype(np.uint8)[..., None], 3, axis=2)
     except MemoryError:
-        raise  # not a problem of the image
+        raise  # the image may be valid
     except Exception as error:  # Pillow raises many types of exceptions for damaged images
         cause = f"cannot be decoded ({' '.join(str(error).split())[:200]})"
         fix = "see tfod check --decode all"

@@ -19,8 +19,7 @@ function show(now) {
     state = now.state;
     const runs = state === "running";
     document.querySelector("h1").textContent = runs ? "Checking" : "Waiting";
-    const doing = bytes.total ? "Checked so far" : "Repairing and checking a copy";
-    document.getElementById("doing").textContent = runs ? doing : "Waiting for other checks";
+    document.getElementById("doing").textContent = runs ? panel.dataset.doing : "Waiting for other checks";
     announcements.textContent = runs ? "The check has started" : "Waiting for other checks";
   }
   // Announce each quarter to screen readers.

@@ -63,6 +63,9 @@ function unfold(link) {
   if (folded) folded.open = true;
 }
 
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") document.querySelector(".card:target .close")?.click();
+});
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (button) copy(button);

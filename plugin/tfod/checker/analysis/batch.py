@@ -141,13 +141,14 @@ class Batch:
             yield from itertools.repeat(counted, len(rows) - self.max_detailed)
 
     def box_findings(
-        self, mask: np.ndarray, describe: Callable[[int, list[float]], str]
+        self, mask: np.ndarray, describe: Callable[[int, list[float]], str], fix: str = ""
     ) -> Iterator[Finding]:
         """Return findings about the boxes in a mask; ``describe`` gets a box and its corners."""
 
         def make(box: int) -> Finding:
             row, number, corners = self.boxes.at(box)
-            return self.box_finding(row, number, corners, describe(box, corners))
+            finding = self.box_finding(row, number, corners, describe(box, corners))
+            return finding._replace(fix=fix)
 
         return self.findings(np.flatnonzero(mask).tolist(), make)
 

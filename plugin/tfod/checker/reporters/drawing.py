@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import colorsys
 import contextlib
 import io
 import zlib
@@ -27,46 +26,44 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_DRAWN = 200
-WRONG, OTHER = "#e3001b", "#7fd4ff"
-"""Colours of boxes with and without findings."""
+PALETTE = (
+    *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
+    *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
+)
+"""Colours of classes, which people with color blindness can tell apart (M. Petroff, 2021)."""
+_SEED = 9  # with it, person, bicycle, car, motorcycle, bus, truck, cat and dog differ
+_LIGHT = 0.179  # relative luminance above which black text has a higher contrast than white text
 _MAX_OVERHANG = 0.25  # boxes are clipped at this fraction of the image size outside of the image
-_MAX_SIDE = 480  # pixels of the longer side of an image on a page
+_MAX_SIDE = 960  # pixels of the longer side of an image on a page, where it can be enlarged
 _UNIT = 1000.0  # width of an image in the units of its SVG
 _MARGIN = 0.03  # space around boxes that extend outside, so that their lines are visible
 _USUAL_WIDTH, _LETTER_HEIGHT = 20.0, 0.8  # width of images in a report, and height of names, rem
 _LETTER_WIDTH, _NAME_MARGIN = 0.7, 0.225  # as fractions of the height of a name
 _DEFAULT_SIZE, _MAX_ASPECT = (320, 240), 6.0
 _MASK_OPACITY = 110
-_GOLDEN, _FIRST_HUE = 0.6180339887498949, 0.36
 _GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # sRGB: gamma; red, green and blue
-_LUMINANCE = 0.17
-"""Luminance of class colours. White text has a contrast of 4.7 to 1; WCAG 2.2 requires 4.5."""
 
 
-def draw(
-    sample: Sample,
-    *,
-    max_height: float = 12.0,
-    colours: Sequence[str] = (),
-    detection: Detection | None = None,
-) -> str:
+def draw(sample: Sample, *, max_height: float = 12.0, detection: Detection | None = None) -> str:
     """Draw a sample as SVG in which the image is 1,000 units wide, with a margin for boxes outside.
 
     The pixels are shown as stored, as TensorFlow reads them, without EXIF orientation. An image
-    that is missing, damaged or a decompression bomb is grey. Boxes with findings are on top. Names
-    do not overlap: if there is no space for a name, only the tooltip of the box has it.
+    that is missing, damaged or a decompression bomb is grey. Boxes with findings are on top, with
+    thick lines. Names do not overlap: if there is no space for a name, only the tooltip of the box
+    has it.
 
     Args:
         sample: the image and its boxes.
         max_height: maximum height on a page, rem.
-        colours: colours of the boxes; by default red with findings, and otherwise blue.
-        detection: masks and keypoints to draw in the colours of their boxes.
+        detection: masks and keypoints to draw in the colours of their classes.
     """
     small, aspect = make_thumbnail(sample, _MAX_SIDE)
     numbers, corners = _select_boxes(sample)
-    colours = colours or [
-        WRONG if number in sample.offending else OTHER for number in range(len(sample.boxes))
+    names = [
+        *sample.classes[: len(sample.boxes)],
+        *[""] * (len(sample.boxes) - len(sample.classes)),
     ]
+    colours = [*map(choose_class_colour, names)]
     scale = np.array((_UNIT, _UNIT / aspect) * 2)
     frame = (_compute_extent(corners) * scale).tolist()
     frame_width, frame_height = frame[2] - frame[0], frame[3] - frame[1]
@@ -76,7 +73,7 @@ def draw(
         _Box(
             (box * scale).tolist(),
             number,
-            sample.classes[number] if number < len(sample.classes) else "",
+            names[number],
             colours[number],
             number in sample.offending,
         )
@@ -96,7 +93,6 @@ def draw(
         masks=_data_url(layer, "PNG") if layer else None,
         boxes=boxes,
         points=_list_points(detection, colours, scale) if detection else (),
-        other=OTHER,
     )
     return svg
 
@@ -118,7 +114,6 @@ def get_template(name: str) -> Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     environment.filters.update(number="{:,}".format, size=size, plural=plural)
-    environment.filters.update(shortened=shorten_name)
     return environment.get_template(name)
 
 
@@ -127,14 +122,17 @@ def count_undrawn(sample: Sample) -> int:
     return len(sample.boxes) - len(_select_boxes(sample)[0])
 
 
-def choose_class_colour(name: str, label: int | None) -> str:
-    """Return the colour of a class: by its id, so that similar ids differ, or by its name."""
-    index = label if label is not None else zlib.crc32(name.encode("utf-8", "replace"))
-    # Steps of the golden ratio keep a distance from all earlier hues.
-    light = np.array(colorsys.hls_to_rgb((_FIRST_HUE + index * _GOLDEN) % 1, 0.5, 0.8)) ** _GAMMA
-    light = np.minimum(1, light * _LUMINANCE / (light @ _LUMINANCES))
-    red, green, blue = np.rint(255 * light ** (1 / _GAMMA)).astype(int).tolist()
-    return f"#{red:02x}{green:02x}{blue:02x}"
+def choose_class_colour(name: str) -> str:
+    """Return the colour of a class, which depends only on its name."""
+    return PALETTE[zlib.crc32(name.encode("utf-8", "replace"), _SEED) % len(PALETTE)]
+
+
+def choose_text_colour(background: str) -> str:
+    """Return black or white, whichever has the higher contrast on a colour of the palette."""
+    light = (
+        np.array([int(background[start : start + 2], 16) / 255 for start in (1, 3, 5)]) ** _GAMMA
+    )
+    return "#000" if light @ _LUMINANCES > _LIGHT else "#fff"
 
 
 # Boxes and their names
@@ -173,6 +171,16 @@ class _Box:
     is_wrong: bool
     name_start: tuple[float, float] | None = None
 
+    @property
+    def text_colour(self) -> str:
+        """The colour of the name, and of the rim of the line."""
+        return choose_text_colour(self.colour)
+
+    @property
+    def tag(self) -> str:
+        """The shortened name; an exclamation mark before it marks a box with findings."""
+        return f"! {shorten_name(self.name)}" if self.is_wrong else shorten_name(self.name)
+
 
 def _place_names(boxes: Sequence[_Box], frame: Sequence[float], letter: float) -> None:
     """Place names above, in or below their boxes, starting with the boxes with findings."""
@@ -180,7 +188,7 @@ def _place_names(boxes: Sequence[_Box], frame: Sequence[float], letter: float) -
     used: list[tuple[float, float, float]] = []  # left, top, right
     height = 1.3 * letter
     for box in reversed(boxes):
-        width = (columns(shorten_name(box.name)) * _LETTER_WIDTH + 2 * _NAME_MARGIN) * letter
+        width = (columns(box.tag) * _LETTER_WIDTH + 2 * _NAME_MARGIN) * letter
         x = max(left, min(box.corners[0], right - width))
         for y in (box.corners[1] - height, box.corners[1] + 0.1 * letter, box.corners[3]):
             is_free = all(

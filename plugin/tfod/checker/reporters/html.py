@@ -8,7 +8,7 @@ template, with only images.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from mmap import mmap
@@ -18,7 +18,7 @@ from tfod.checker.finding import Finding, plural
 from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import REPORT_VERSION, Report, sort_by_count
 from tfod.checker.reporters import wording
-from tfod.checker.reporters.drawing import OTHER, WRONG, count_undrawn, draw, get_template
+from tfod.checker.reporters.drawing import choose_class_colour, count_undrawn, draw, get_template
 from tfod.checker.reporters.samples import Sample
 from tfod.checker.reporters.wording import (
     Group,
@@ -57,6 +57,8 @@ class Card:
         lines: first finding, title and number of findings of each rule, most severe first.
         notes: remarks about the drawing.
         classes: name, colour (or empty) and number of objects of each class.
+        record: shard and number of the record, so that findings can link to the card.
+        number: number of the card on its page, from 1.
     """
 
     svg: str
@@ -65,6 +67,8 @@ class Card:
     lines: Sequence[tuple[Finding, str, int]] = ()
     notes: Sequence[str] = ()
     classes: Sequence[tuple[str, str, int]] = ()
+    record: tuple[str, int] | None = None
+    number: int = 0
 
 
 def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool = False) -> str:
@@ -78,12 +82,14 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     names_shard = report.counts.shards > 1
     cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
     cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)
+    cards = _number(cards)
     image_sizes = report.image_sizes.items()
     sizes = {f"{width} × {height}": count for (height, width), count in image_sizes}
     source = report.sources[0].name if report.sources else "tfod check"
     return _render(
         title=f"{format_headline(report)} · {source}",
         report=report,
+        card_numbers={card.record: card.number for card in cards},
         has_wrong_boxes=any(sample.offending for sample in samples),
         on_page=on_page,
         next_steps=next_steps(report, groups, on_page=on_page),
@@ -113,7 +119,7 @@ def find_body(page: mmap) -> tuple[int, int, int]:
 
 def render_cards(cards: Sequence[Card], title: str) -> str:
     """Format a page with only images, to be saved as UTF-8."""
-    return _render(title=title, report=None, cards=cards)
+    return _render(title=title, report=None, cards=_number(cards))
 
 
 @cache
@@ -129,7 +135,7 @@ def load_template() -> Template:
     template.globals.update(
         wording=wording,
         verdict_texts=VERDICT_TEXTS,
-        colours={"wrong": WRONG, "other": OTHER},
+        choose_class_colour=choose_class_colour,
         after_head=AFTER_HEAD,
         report_version=REPORT_VERSION,
         version=__version__,
@@ -140,6 +146,10 @@ def load_template() -> Template:
 
 def _render(**values: Any) -> str:
     return f"{load_template().render(**values).strip()}\n"
+
+
+def _number(cards: Sequence[Card]) -> list[Card]:
+    return [replace(card, number=number) for number, card in enumerate(cards, 1)]
 
 
 def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) -> Card:
@@ -156,6 +166,7 @@ def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) ->
         where=f"{sample.shard}, {name}" if names_shard else name,
         lines=sorted(lines, key=lambda line: -line[0].severity.rank),
         notes=[f"{plural(count, 'box')} not drawn"] if count else [],
+        record=(sample.shard, sample.record),
     )
 
 

@@ -22,6 +22,7 @@ from tfod.checker.reporters.wording import (
     next_steps,
 )
 
+_COMMAND, _NO_BREAK = re.compile(r"(?<=: )tfod [^.]*$"), "\xa0"
 _EXAMPLES = 3  # findings that are shown for each rule; the others are counted
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _RED, _YELLOW, _CYAN, _GREEN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m"
@@ -114,13 +115,13 @@ def group_lines(group: Group, color: bool) -> Iterator[str]:
 
 
 def _wrap(text: str, indent: int, part: str = "", paint: str = "") -> str:
-    """Wrap a text without breaking words, and colour a part of it."""
+    """Wrap a text without breaking words or a command at its end, and colour a part of it."""
     lines = textwrap.fill(
-        visible(text),
+        _COMMAND.sub(lambda command: command[0].replace(" ", _NO_BREAK), visible(text)),
         WIDTH,
         initial_indent=" " * indent,
         subsequent_indent=" " * (indent + 2),
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ).replace(_NO_BREAK, " ")
     return lines.replace(part, f"{paint}{part}{_RESET}", 1) if paint else lines

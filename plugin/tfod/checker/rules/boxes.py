@@ -17,13 +17,16 @@ from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR, S
 from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
-from tfod.detection.box_geometry import touch_image
+from tfod.detection.box_geometry import have_area, touch_image
 from tfod.detection.problems import READ
 from tfod.sources.layouts import BOX_KEY
 
 MAX_NUMBER_OF_BOXES = 100
 _NEARLY_ONE_PIXEL = 1 - 1e-3  # rounding can make a box of one pixel slightly smaller
 _MIN_BOXES = 10  # in a shard with fewer boxes, BOX007 reports each of them
+
+_CLIP = "clip them to the image: tfod repair SOURCE FOLDER --odd-boxes clip"
+_DROP = "drop its object: tfod repair SOURCE FOLDER --odd-boxes drop"
 
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
 
@@ -65,7 +68,8 @@ def _check_list_lengths(batch: Batch) -> Iterator[Finding]:
     "BOX002 error: box coordinate is not a finite number",
     why="The trainer silently drops boxes with NaN coordinates, and a single infinite coordinate "
     "makes the loss NaN.",
-    fix="Look for a division by zero or a missing value in the script that wrote the box.",
+    fix="Look for a division by zero or a missing value in the script that wrote the box, or "
+    f"{_DROP}",
     source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
     "tensorflow/models#1881",
 )
@@ -88,8 +92,7 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
     "BOX003 error: box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
     "clipped to nothing.",
-    fix="Clip boxes to the image, and normalize them by the size of the image that is stored in "
-    "the record; tfod convert clips them with --odd-boxes=clip.",
+    fix=f"Normalize boxes by the size of the image in the record, or {_CLIP}",
     source=_TO_ABSOLUTE,
 )
 def _check_far_outside(batch: Batch) -> Iterable[Finding]:
@@ -97,17 +100,16 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
     if boxes.all_valid:
         return ()
-    overhang = boxes.overhang
-    mask = boxes.normalized & (overhang > MAX_COORDINATE - 1 + ROUNDING_ERROR)
+    mask = boxes.normalized & (boxes.overhang > MAX_COORDINATE - 1 + ROUNDING_ERROR)
     mask |= boxes.far & ~boxes.in_pixels  # large coordinates that BOX005 does not report
-    return batch.box_findings(mask, lambda box, corners: _describe_overhang(corners, overhang[box]))
+    return _overhang_findings(batch, mask)
 
 
 @rule(
     "BOX004 warning: box extends slightly beyond the image",
     why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
     "is visible.",
-    fix="Clip boxes to the image: max(0, x) and min(1, x).",
+    fix=f"Correct the boxes, or {_CLIP}",
     source=_TO_ABSOLUTE,
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
     "clipped. Other boxes are left unchanged.",
@@ -120,11 +122,20 @@ def _check_slightly_outside(batch: Batch) -> Iterable[Finding]:
     overhang = boxes.overhang
     mask = boxes.normalized & (overhang > ROUNDING_ERROR)
     mask &= overhang <= MAX_COORDINATE - 1 + ROUNDING_ERROR
-    return batch.box_findings(mask, lambda box, corners: _describe_overhang(corners, overhang[box]))
+    return _overhang_findings(batch, mask)
 
 
-def _describe_overhang(corners: list[float], overhang: float) -> str:
-    return f"extends beyond [0, 1] by {overhang:.4g} of the image side: {_format_corners(corners)}"
+def _overhang_findings(batch: Batch, mask: np.ndarray) -> Iterator[Finding]:
+    overhang, corners = batch.boxes.overhang, batch.boxes.corners
+    can_be_clipped = have_area(np.clip(corners, 0, 1))
+
+    def describe(box: int, corners: list[float]) -> str:
+        distance = f"{overhang[box]:.4g} of the image side"
+        return f"extends beyond [0, 1] by {distance}: {_format_corners(corners)}"
+
+    yield from batch.box_findings(mask & can_be_clipped, describe)
+    fix = f"Draw the box again, or {_DROP}"
+    yield from batch.box_findings(mask & ~can_be_clipped, describe, fix)
 
 
 @rule(
@@ -147,7 +158,7 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     "BOX006 error: box is inverted",
     why="The trainer asserts that ymax >= ymin and xmax >= xmin, and stops. Older versions lack "
     "that check and continue with a NaN loss.",
-    fix="Swap the coordinates so that xmin <= xmax and ymin <= ymax.",
+    fix=f"Swap the coordinates so that xmin <= xmax and ymin <= ymax, or {_DROP}",
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
 )
 def _check_inverted(batch: Batch) -> Iterable[Finding]:
@@ -170,7 +181,7 @@ def _describe_inversion(_: int, corners: list[float]) -> str:
     "BOX007 warning: box has no area",
     why="It overlaps no anchor, so the model learns nothing from it; a model that matches every "
     "box learns a size of 1e-8, which the box coder adds. Training does not stop.",
-    fix="Delete the object, or draw its real extent.",
+    fix=f"Draw the real extent of the object, or {_DROP}",
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
 )

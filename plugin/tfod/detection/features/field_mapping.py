@@ -1,6 +1,7 @@
 """FieldMapping: the keys of the image, its boxes and so on, in shards of any format.
 
-The default is the keys of the TF Object Detection API. Other formats are recognized by theirs.
+The default is the TF Object Detection API. Other formats are recognized by their keys; for sources
+see :mod:`tfod.detection.features.schema`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ KERAS_COCO = FieldMapping.only(
     image_id="image_id",
     annotation_id="id",
 )
-"""One record per annotation. Source: keras.io/examples/keras_recipes/creating_tfrecords."""
+"""One record per annotation."""
 
 SLIM_CLASSIFICATION = FieldMapping.only(
     encoded=keys.ENCODED,
@@ -98,15 +99,11 @@ SLIM_CLASSIFICATION = FieldMapping.only(
     width=keys.WIDTH,
     image_class_label=keys.IMAGE_CLASS_LABEL,
 )
-"""Source: tensorflow/models: research/slim/datasets/dataset_utils.py, image_to_tfexample.
-
-Other scripts add file names and source ids.
-"""
+"""The keys of TF-Slim, and of scripts that add file names and source ids."""
 
 IMAGE_CLASSIFICATION = FieldMapping.only(
     encoded="image_raw", height="height", width="width", image_class_label="label"
 )
-"""Source: tensorflow.org/tutorials/load_data/tfrecord, the walkthrough with images."""
 
 IMAGE_LABEL = FieldMapping.only(
     encoded="image", height="height", width="width", image_class_label="label"
@@ -122,7 +119,7 @@ _NAMES = ("filename", "file_name", "image_name")
 
 
 def classification_field_mapping(kinds: Mapping[str, Kind | None]) -> FieldMapping | None:
-    """Find the keys of an image and its label among common ones; None without either."""
+    """Find the keys of an image and its label among common keys; None if one is missing."""
 
     def find_first(names: tuple[str, ...], kind: Kind) -> str | None:
         return next((name for name in names if kinds.get(name) is kind), None)

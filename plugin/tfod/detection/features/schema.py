@@ -20,8 +20,7 @@ class FeatureSpec:
     Attributes:
         kind: kind of list.
         shape: fixed shape (``()`` is exactly one value); None for any number of values.
-        default: value of a missing fixed feature, a tuple in row order if it has several; None if
-            required.
+        default: value of a missing fixed feature, a tuple for several; None if required.
         meaning: description for users.
         is_mandatory: whether the feature is required even if TensorFlow parses records without it.
         other_kinds: further kinds of list that readers accept.
@@ -87,8 +86,7 @@ def _attributes(*names: str) -> FeatureDescription:
 _ENCODED = _single(Kind.BYTES, "the image file's bytes, JPEG or PNG")
 _FORMAT = _single(Kind.BYTES, "jpeg or png")
 _FILENAME = _single(Kind.BYTES, "the image's file name")
-_HEIGHT = _single(Kind.INT64, "pixels")
-_WIDTH = _single(Kind.INT64, "pixels")
+_HEIGHT = _WIDTH = _single(Kind.INT64, "pixels")
 _OBJECTS: FeatureDescription = {
     **{
         key: _variable(Kind.FLOAT, f"{key.rpartition('/')[2]} of each box, divided by the size")

@@ -39,18 +39,18 @@ _PILLOW_TRANSPOSE = {
 """Names of Pillow's ``Transpose``."""
 _KEEP_HINT = "keep it with: tfod convert --exif keep"
 _INVERSE = {6: 8, 8: 6}
-"""Orientations that undo another one; all others undo themselves."""
+"""Orientations whose inverse is another one; all others are their own inverse."""
 
 
 def read_orientation(encoded: bytes | memoryview) -> int:
-    """Return the EXIF orientation of an image file; 1 if it has none that is valid."""
+    """Return the EXIF orientation of an image file; 1 if it is missing or invalid."""
     data = bytes(encoded)
     header = read_image_header(data, 0, len(data))
     return header.orientation if header else UPRIGHT
 
 
 def invert_orientation(orientation: int) -> int:
-    """Return the orientation that undoes another one; ``unrotate`` with it rotates forward."""
+    """Return the inverse of an orientation; ``unrotate`` with it rotates annotations upright."""
     return _INVERSE.get(orientation, orientation)
 
 
@@ -116,7 +116,7 @@ def rotate_pixels(detection: Detection) -> Detection:
 
 
 def unrotate(detection: Detection, orientation: int) -> Detection:
-    """Convert annotations of an image as EXIF shows it to its stored pixels."""
+    """Convert annotations of an image, shown with its EXIF orientation, to stored pixels."""
     height, width = detection.height, detection.width
     if orientation >= FIRST_TRANSPOSED:
         height, width = width, height
@@ -142,8 +142,7 @@ def unrotate(detection: Detection, orientation: int) -> Detection:
 def unrotate_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
     """Convert normalized boxes ``xmin, ymin, xmax, ymax``, shape (n, 4), to stored pixels."""
     points = unrotate_points(boxes.reshape(-1, 2, 2), orientation)
-    unrotated: np.ndarray = np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
-    return unrotated
+    return np.concatenate((points.min(axis=1), points.max(axis=1)), axis=1)
 
 
 def unrotate_keypoints(keypoints: Keypoints | None, orientation: int) -> Keypoints | None:

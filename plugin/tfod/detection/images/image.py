@@ -1,9 +1,8 @@
 """Headers of image files: format, size and EXIF orientation.
 
-Headers are read without a decoder, a copy, or an exception on any bytes. The function of a format
-takes a buffer with at least ``_MIN_BYTES`` that begin with its signature, and returns None if the
-header is damaged. A usual JPEG takes about two microseconds. All loops are bounded, and bytes after
-``end`` are not read.
+Reading needs no decoder and no copy, and no bytes cause an exception. The reader of a format
+takes a buffer of at least ``_MIN_BYTES`` that begins with its signature, and returns None if the
+header is damaged. A JPEG takes some two microseconds. Loops are bounded, and end before ``end``.
 
 Sources: ITU-T T.81 (JPEG), W3C's PNG specification, CompuServe's GIF89a, Microsoft's
 BITMAPINFOHEADER, TIFF 6.0, Google's WebP container specification, CIPA DC-008 (EXIF, tag 0x0112).
@@ -19,7 +18,6 @@ from tfod.tfrecord.image_names import split_extension
 Bytes: TypeAlias = "bytes | bytearray"
 
 _MIN_BYTES = 16
-
 _MAX_PARTS = 4096  # segments or chunks; enough for 32 MiB in parts of 8 KiB
 _MAX_ENTRIES = 1024  # in a TIFF directory
 
@@ -82,7 +80,7 @@ _FRAMES = {
 }
 
 
-def _jpeg_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+def _read_jpeg_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     """Walk the segments to the frame header, skipping fill and stray bytes as libjpeg does."""
     position = start + 2
     last_position = end - 10  # of a frame header, whose first ten bytes are read
@@ -94,10 +92,10 @@ def _jpeg_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
         if marker in _SKIPPED:
             position += 2 + length
         elif marker in _FRAMES:
-            return _jpeg_frame(buffer, position, end, orientation or 1)
+            return _read_frame(buffer, position, end, orientation or 1)
         elif marker == _APP1:
             if not orientation and buffer.startswith(b"Exif\0\0", position + 4):
-                orientation = _orientation(buffer, position + 10, min(position + 2 + length, end))
+                orientation = _read_exif(buffer, position + 10, min(position + 2 + length, end))
             position += 2 + length
         elif marker in _NO_FRAME:
             return None
@@ -110,7 +108,7 @@ def _jpeg_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     return None
 
 
-def _jpeg_frame(buffer: Bytes, position: int, end: int, orientation: int) -> ImageHeader | None:
+def _read_frame(buffer: Bytes, position: int, end: int, orientation: int) -> ImageHeader | None:
     bits, height, width, channels = _FRAME(buffer, position + 4)
     if not channels:
         return None
@@ -131,7 +129,7 @@ _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8
 _PNG_END = b"IEND\xaeB`\x82"
 
 
-def _png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+def _read_png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     position = start + 8
     notes = []
     if buffer.startswith(b"CgBI", position + 4):  # iOS writes an additional first chunk
@@ -155,20 +153,19 @@ def _png_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
         if kind == b"IDAT" or kind == b"IEND":
             break
         if kind == b"eXIf":
-            orientation = _orientation(buffer, position + 8, min(position + 8 + length, end)) or 1
+            orientation = _read_exif(buffer, position + 8, min(position + 8 + length, end)) or 1
         elif kind == b"acTL":
             notes.append("animated")
         position += 12 + length
     complete = buffer.endswith(_PNG_END, start, end) or buffer.rfind(_PNG_END, position, end) >= 0
-    channels = _PNG_CHANNELS[colour]
-    note = " ".join(notes)
+    channels, note = _PNG_CHANNELS[colour], " ".join(notes)
     return ImageHeader("png", height, width, channels, bits, orientation, complete, note)
 
 
 # GIF
 
 
-def _gif_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+def _read_gif_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     width, height = _TWO_SHORTS(buffer, start + 6)
     # The loop extension follows the colour table; a GIF that plays once lacks it.
     search_end = min(start + 13 + 3 * 256 + 64, end)
@@ -180,7 +177,7 @@ def _gif_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
 # BMP
 
 
-def _bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+def _read_bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     if end - start < 26:
         return None
     (pixels,) = _LONG(buffer, start + 10)
@@ -206,8 +203,7 @@ def _bmp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
             notes.append("trailing")
     else:
         notes.append("compressed")
-    is_colour = bits > 8 or "palette" in notes
-    channels = 4 if bits == 32 else 3 if is_colour else 1
+    channels = 4 if bits == 32 else 3 if bits > 8 or "palette" in notes else 1
     depth = bits if bits <= 8 else 5 if bits == 16 else 8  # 16 bits are 5 per colour
     return ImageHeader("bmp", height, width, channels, depth, 1, complete, " ".join(notes))
 
@@ -235,8 +231,8 @@ _SIZES = {1: 1, 3: 2, 4: 4}  # BYTE, SHORT, LONG
 _PHOTOMETRIC_NOTES = {3: "palette", 5: "cmyk"}
 
 
-def _tiff_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
-    tags = _first_directory(buffer, start, end)
+def _read_tiff_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+    tags = _read_directory(buffer, start, end)
     if _WIDTH not in tags or _HEIGHT not in tags:
         return None
     note = _PHOTOMETRIC_NOTES.get(tags.get(_PHOTOMETRIC, 1), "")
@@ -246,15 +242,15 @@ def _tiff_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     return ImageHeader("tiff", tags[_HEIGHT], tags[_WIDTH], channels, bits, orientation, True, note)
 
 
-def _orientation(buffer: Bytes, start: int, end: int) -> int:
-    return _check_orientation(_first_directory(buffer, start, end).get(_ORIENTATION, 1))
+def _read_exif(buffer: Bytes, start: int, end: int) -> int:
+    return _check_orientation(_read_directory(buffer, start, end).get(_ORIENTATION, 1))
 
 
 def _check_orientation(value: int) -> int:
     return value if 1 <= value <= 8 else 1
 
 
-def _first_directory(buffer: Bytes, start: int, end: int) -> dict[int, int]:
+def _read_directory(buffer: Bytes, start: int, end: int) -> dict[int, int]:
     """Return the first value of each known tag in the first directory."""
     order = _BYTE_ORDERS.get(bytes(buffer[start : start + 4]))
     if order is None or end - start < 14:
@@ -272,22 +268,22 @@ def _first_directory(buffer: Bytes, start: int, end: int) -> dict[int, int]:
             continue
         size = _SIZES[kind]
         # Values of at most four bytes are in the entry itself.
-        at = entry_at + 8 if size * count <= 4 else start + long(buffer, entry_at + 8)[0]
-        if at + size <= end:
-            tags[tag] = buffer[at] if size == 1 else (short if size == 2 else long)(buffer, at)[0]
+        value_at = entry_at + 8 if size * count <= 4 else start + long(buffer, entry_at + 8)[0]
+        if value_at + size <= end:
+            read = short if size == 2 else long
+            tags[tag] = buffer[value_at] if size == 1 else read(buffer, value_at)[0]
     return tags
 
 
 # WebP
 
 
-def _webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
+def _read_webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
     if not buffer.startswith(b"WEBP", start + 8):
         return None
     kind = buffer[start + 12 : start + 16]
     complete = start + 8 + _LONG(buffer, start + 4)[0] <= end
-    orientation = 1
-    note = ""
+    orientation, note = 1, ""
     if end - start < (25 if kind == b"VP8L" else 30):
         return None
     if kind == b"VP8 " and buffer.startswith(b"\x9d\x01\x2a", start + 23):
@@ -303,14 +299,14 @@ def _webp_header(buffer: Bytes, start: int, end: int) -> ImageHeader | None:
         height = int.from_bytes(buffer[start + 27 : start + 30], "little") + 1
         has_alpha = bool(flags & 0x10)
         note = "animated" if flags & 2 else ""
-        orientation = _webp_orientation(buffer, start, end) if flags & 8 else 1
+        orientation = _read_webp_exif(buffer, start, end) if flags & 8 else 1
     else:
         return None
     channels = 4 if has_alpha else 3
     return ImageHeader("webp", height, width, channels, 8, orientation, complete, note)
 
 
-def _webp_orientation(buffer: Bytes, start: int, end: int) -> int:
+def _read_webp_exif(buffer: Bytes, start: int, end: int) -> int:
     position = start + 30
     for _ in range(_MAX_PARTS):
         if position + 8 > end:
@@ -321,7 +317,7 @@ def _webp_orientation(buffer: Bytes, start: int, end: int) -> int:
             body_end = min(position + length, end)
             # Some writers keep the six-byte prefix of EXIF in JPEG.
             position += 6 if buffer.startswith(b"Exif\0\0", position) else 0
-            return _orientation(buffer, position, body_end)
+            return _read_exif(buffer, position, body_end)
         position += length + length % 2
     return 1
 
@@ -329,13 +325,13 @@ def _webp_orientation(buffer: Bytes, start: int, end: int) -> int:
 # All formats
 
 _SIGNATURES = (
-    (b"\xff\xd8\xff", "jpeg", _jpeg_header),
-    (b"\x89PNG\r\n\x1a\n", "png", _png_header),
-    (b"GIF8", "gif", _gif_header),
-    (b"BM", "bmp", _bmp_header),
-    (b"II*\0", "tiff", _tiff_header),
-    (b"MM\0*", "tiff", _tiff_header),
-    (b"RIFF", "webp", _webp_header),
+    (b"\xff\xd8\xff", "jpeg", _read_jpeg_header),
+    (b"\x89PNG\r\n\x1a\n", "png", _read_png_header),
+    (b"GIF8", "gif", _read_gif_header),
+    (b"BM", "bmp", _read_bmp_header),
+    (b"II*\0", "tiff", _read_tiff_header),
+    (b"MM\0*", "tiff", _read_tiff_header),
+    (b"RIFF", "webp", _read_webp_header),
 )
 # The signatures differ in their first bytes.
 _BY_FIRST_BYTE = {signature[0]: (signature, read) for signature, _, read in _SIGNATURES}

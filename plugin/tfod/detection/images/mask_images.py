@@ -64,7 +64,7 @@ def fill_box(corners: PixelBox, size: tuple[int, int]) -> np.ndarray:
 def ellipse_outline(
     cx: float, cy: float, rx: float, ry: float, degrees: float = 0.0
 ) -> list[float]:
-    """Return an ellipse, rotated clockwise, as x, y, x, y, …; within a pixel up to 2,000 pixels."""
+    """Return an ellipse, rotated clockwise, as x, y, …, accurate to a pixel up to 2,000 pixels."""
     angles = np.linspace(0.0, 2 * np.pi, 128, endpoint=False)
     return rotate_points(rx * np.cos(angles), ry * np.sin(angles), (cx, cy), degrees)
 
@@ -84,10 +84,8 @@ def rotate_points(
     """Rotate points, given relative to a centre, about that centre; return x, y, x, y, …"""
     angle = math.radians(degrees)
     cosine, sine = math.cos(angle), math.sin(angle)
-    points = np.stack(
-        (centre[0] + xs * cosine - ys * sine, centre[1] + xs * sine + ys * cosine), axis=1
-    )
-    flat: list[float] = points.reshape(-1).tolist()
+    x, y = centre[0] + xs * cosine - ys * sine, centre[1] + xs * sine + ys * cosine
+    flat: list[float] = np.stack((x, y), axis=1).reshape(-1).tolist()
     return flat
 
 
@@ -111,8 +109,7 @@ _WITHOUT_PALETTE_OR_OPACITY = {"P": "RGB", "PA": "RGB", "LA": "L"}
 def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
     """Encode a mask as a one-channel PNG, 1 for the object, like create_coco_tf_record.py.
 
-    ``is_box`` marks a placeholder (:func:`is_box_png`), since the OD API needs a mask for every
-    object or for none.
+    ``is_box`` marks a placeholder: the OD API needs a mask for every object or for none.
     """
     return encode_gray_png(mask != 0, is_box=is_box)
 
@@ -135,8 +132,7 @@ def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",))
     """Decode a mask as bool of shape (height, width), with errors as in :func:`decode_pixels`."""
     pixels = decode_pixels(data, formats)
     # TensorFlow decodes one channel; a fourth channel would be opacity.
-    mask = pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0
-    return np.asarray(mask)
+    return np.asarray(pixels[:, :, :3].any(axis=2) if pixels.ndim == 3 else pixels > 0)
 
 
 def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
@@ -175,8 +171,7 @@ def is_box_png(data: bytes | memoryview) -> bool:
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
-    checksum = zlib.crc32(kind + data)
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 _BOX_MARKER = _chunk(b"tEXt", b"Comment\0tfod: a box")  # image readers skip text chunks
@@ -195,8 +190,7 @@ def draw_segmentation(segmentation: Any, size: tuple[int, int], location: str) -
     """Draw a ``segmentation``: polygons, or runs, compressed or not.
 
     Returns:
-        uint8 of the size of the image, or of the runs if they declare another; 1 is the object.
-            None if the segmentation is empty.
+        uint8 of the size of the image or of the runs, 1 for the object; None if it is empty.
 
     Raises:
         TfodError: the segmentation at ``location`` is invalid, or pycocotools is not installed.
@@ -243,9 +237,8 @@ def _check_runs(segmentation: dict[str, Any]) -> dict[str, Any]:
 def decode_counts(counts: bytes) -> list[int]:
     """Decode COCO's compressed lengths of runs (cocoapi's maskApi.c), or raise ValueError.
 
-    A character has six bits, the least significant characters first; one bit means that another
-    character follows. From the fourth run on, the number is the difference to the run before the
-    last.
+    Each character has six bits, least significant first; one bit means that another character
+    follows. From the fourth run on, the number is relative to the run before the previous one.
     """
     lengths: list[int] = []
     value = shift = 0

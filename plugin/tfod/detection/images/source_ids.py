@@ -1,8 +1,7 @@
 """``image/source_id`` as a number, for TF-Vision, Model Maker and EfficientDet.
 
 Sources: official/vision/dataloaders/utils.py, process_source_id (``tf.strings.to_number`` to
-int64); google/automl: efficientdet/dataloader.py (the same to float32, which is exact for whole
-numbers up to 2**24).
+int64); google/automl: efficientdet/dataloader.py (to float32, exact for whole numbers up to 2**24).
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ LARGEST_FOR: Final[Mapping[str, int | None]] = {
     "model-maker": LARGEST_INT64,
     "efficientdet": LARGEST_FLOAT32,
 }
-"""Programs to write shards for, and the largest source id they read; None for any text."""
+"""Training programs, and the largest source id that they read; None for any text."""
 
 FORMER: Final = "former_source_id"
-"""Attribute of an image with the original of a source id that a number replaced."""
+"""Attribute of an image with the original source id, if a number replaced it."""
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]{1,19})[ \t\n\v\f\r]*")
 _MAX_COUNTED = 1 << 53  # no dataset has this many images
@@ -86,10 +85,7 @@ class SourceIdNumbers:
             self._last = self._find_last()
         self._last += 1
         if self.largest is not None and self._last > self.largest:
-            raise TfodError(
-                f"no free source id up to {self.largest:,} is left; renumber the images in the "
-                "annotations"
-            )
+            raise TfodError(f"all source ids up to {self.largest:,} are used; renumber the images")
         return str(self._last)
 
     def number(self, detection: Detection) -> Detection:

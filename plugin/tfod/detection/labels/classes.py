@@ -1,7 +1,6 @@
 """The class of an object: by text first, then by id, for all label maps of a dataset.
 
-One table serves all shards of an import: even if its label maps number the classes differently, the
-result is one list of classes.
+One table serves all shards of an import, even if their label maps number the classes differently.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class LabelScope:
 class ClassTable:
     """The classes of a dataset, collected while it is read.
 
-    During reading, a class is a provisional number. :meth:`finish` orders the classes by id and
-    maps the numbers to indices.
+    While reading, classes are provisional numbers, which :meth:`finish` maps to indices by id.
     """
 
     def __init__(self) -> None:
@@ -64,7 +62,7 @@ class ClassTable:
             number = self._by_text.get(item.class_name)
             if number is None and item.name in display_matches:
                 number = self._by_text[item.name] = display_matches[item.name]
-                # Now records of both label maps are resolved by either text.
+                # Records of both label maps can now have either text.
                 self._items[number] = replace(
                     self._items[number], name=item.name, display_name=item.display_name
                 )
@@ -145,13 +143,12 @@ class ClassTable:
             owner = self._by_id.get(label)
             if owner is not None and owner != number:
                 targets[number] = owner  # another record has the text of this id
-        kept = [number for number in targets if targets[number] == number]
-        kept = list(dict.fromkeys(kept))
+        kept = list({number for number in targets if targets[number] == number})
         kept.sort(key=lambda number: (number >= self._mapped_count, self._sort_id(number), number))
         indices = {number: index for index, number in enumerate(kept)}
         by_display = bool(self._uses_display) and not self._uses_name
         items = tuple(self._items[number] for number in kept)
-        items = _assign_free_ids(items, [self._has_id[number] for number in kept])
+        items = _assign_ids(items, [self._has_id[number] for number in kept])
         names = _make_unique_names(items, by_display)
         items = tuple(item.with_name(name) for item, name in zip(items, names, strict=True))
         return LabelMap(items), names, [indices[targets[number]] for number in range(len(targets))]
@@ -162,7 +159,7 @@ class ClassTable:
     def _match_display_names(self, items: Sequence[LabelMapItem]) -> dict[str, int]:
         """Find classes of earlier maps by display name; return them by the names of the items.
 
-        A text that several items of either side have is ambiguous and does not count.
+        A text that several items on either side have is ambiguous and is ignored.
         """
         texts, earlier = _count_texts(items), _count_texts(self._items)
         names_of_class = Counter(self._by_text.values())
@@ -219,9 +216,7 @@ def free_ids(used: Collection[int], first: int = 1) -> Iterator[int]:
     yield from (number for number in range(first, last) if number not in used)
 
 
-def _assign_free_ids(
-    items: Sequence[LabelMapItem], has_id: Sequence[bool]
-) -> tuple[LabelMapItem, ...]:
+def _assign_ids(items: Sequence[LabelMapItem], has_id: Sequence[bool]) -> tuple[LabelMapItem, ...]:
     free = free_ids({item.id for item, has in zip(items, has_id, strict=True) if has})
     return tuple(
         item if has else replace(item, id=next(free))

@@ -23,17 +23,15 @@ class Classes:
 
     As in :class:`ClassTable`, the text takes precedence over the id. A class keeps its id in
     ``base``, the label map of the output; other classes get higher ids. Without a base, the id
-    comes from the first label map with the class, else from the record, else the next free id is
-    used. If a label map gives the id 0 to a class other than the background, all ids increase by
-    one.
+    comes from the first label map with the class, else from the record, else it is the next free
+    id. If a label map gives the id 0 to a class other than the background, all ids increase by 1.
 
     Args:
         label_maps: label maps for the ids of the records by file, '' if there is no file.
-        base: label map that all classes should have an id in.
+        base: label map of the output, if any.
 
     Attributes:
-        unknown_ids: ids without a text that no label map explains, with the file that lacks them or
-            ''.
+        unknown_ids: ids that neither a text nor a label map explains, with the label map's file.
     """
 
     def __init__(self, label_maps: Mapping[str, LabelMap], base: LabelMap | None = None) -> None:
@@ -182,7 +180,7 @@ class Classes:
 
 
 def _describe_change(name: str, old: int, new: int) -> str:
-    return f"the id of {excerpt(name)} is {new} and was {old}"
+    return f"the id of {excerpt(name)} changed from {old} to {new}"
 
 
 def _join(names: Sequence[str]) -> str:

@@ -33,8 +33,7 @@ def strip_punctuation(text: str) -> str:
 class FuzzyNames:
     """An index of names with a look-up time that depends only on the length of the name.
 
-    If several names match, the first one wins. ``fold`` maps a name to the form that all its
-    spellings share.
+    The first of several matches wins. ``fold`` maps all spellings of a name to the same text.
     """
 
     def __init__(self, names: Iterable[str], fold: Callable[[str], str]) -> None:

@@ -3,8 +3,7 @@
 Source: object_detection/protos/string_int_label_map.proto and utils/label_map_util.py of
 tensorflow/models. protobuf parses the text format with the descriptor of that message, so all legal
 syntax is accepted: comments, commas, semicolons, ``<>``, both quotes, escapes, joined strings.
-Loading protobuf takes a fifth of the time of a small command, so plain label maps, as written by
-CVAT and tfod, are parsed without it.
+Since protobuf loads slowly, plain label maps, as CVAT and tfod write them, are parsed without it.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ _BRACE = re.compile(r"(?<!\s)(\s*)\{")
 _UNQUOTED = re.compile(
     r"\b((?:display_)?name *: *)(?!\s)([^'\"{}\n#;,]*[^'\"{}\s#;,])(?= *(?:[,;}#\r\n]|$))"
 )
-_PLAIN_ITEM = re.compile(
-    r"\s*item \{\s*id: ([1-9][0-9]{0,8})\s+name: '([\w .-]+)'\s*\}\s*", re.ASCII
-)
+_ITEM = re.compile(r"\s*item \{\s*id: ([1-9][0-9]{0,8})\s+name: '([\w .-]+)'\s*\}\s*", re.ASCII)
 """An item as written by CVAT and tfod, if its name needs no escapes."""
 
 
@@ -157,10 +154,10 @@ class LabelMap:
 
     def to_text(self) -> str:
         """Return the text format, in CVAT's documented layout: a tab, ``id``, ``name``."""
-        return "".join(_item_text(item) for item in self.items)
+        return "".join(_format_item(item) for item in self.items)
 
 
-def _item_text(item: LabelMapItem) -> str:
+def _format_item(item: LabelMapItem) -> str:
     lines = [f"id: {item.id}"]
     for field in ("name", "display_name"):
         text = getattr(item, field)
@@ -191,13 +188,13 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
     """Parse a label map's text.
 
     Curly quotes, names without quotes, items without the word ``item``, unknown fields and a byte
-    order mark are not legal, but unambiguous: they are tolerated and reported.
+    order mark are invalid but unambiguous: they are tolerated and reported.
 
     Returns:
         The label map, and sentences about the tolerated deviations.
 
     Raises:
-        LabelMapError: the text is not a label map, with line and column.
+        LabelMapError: the text is not a label map; the message has line and column.
     """
     plain_items = _parse_plain_items(text)
     if plain_items is not None:
@@ -237,7 +234,7 @@ def parse_label_map(text: str, source: str = "<text>") -> tuple[LabelMap, list[s
 def _parse_plain_items(text: str) -> tuple[LabelMapItem, ...] | None:
     """Return the items of a text with only plain items; None for other texts."""
     items, end = [], 0
-    while match := _PLAIN_ITEM.match(text, end):
+    while match := _ITEM.match(text, end):
         items.append(LabelMapItem(int(match[1]), match[2]))
         end = match.end()
     return tuple(items) if end == len(text) else None

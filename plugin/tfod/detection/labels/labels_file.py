@@ -1,7 +1,6 @@
 """``labels.txt``: the class names of classification shards, counted from 0.
 
-A line is ``0:daisy``, as in tf-slim (research/slim/datasets/dataset_utils.py of
-tensorflow/models), or only a name.
+A line is ``0:daisy``, as in tensorflow/models' research/slim/datasets/dataset_utils.py, or a name.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def read_classes(path: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
 
 
 def load_classes(file_or_name: str | os.PathLike[str]) -> tuple[LabelMap, list[str]]:
-    """Read classes like :func:`read_classes`, also a shipped label map by name (``coco``, …)."""
+    """Read classes like :func:`read_classes`, or a shipped label map by name (``coco``, …)."""
     read = read_labels if is_labels_file(file_or_name) else load_label_map
     label_map, notes = read(file_or_name)
     return label_map, [*notes, *describe_shared_ids(file_or_name, label_map)]

@@ -13,6 +13,7 @@ import numpy as np
 from tfod.detection.box_geometry import PixelBox, enclose_pixels
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import UNSUPPORTED
 from tfod.errors import TfodError
 from tfod.formats.cvat.document import END, CvatMeta, format_head, format_image, read_cvat_xml
 from tfod.formats.cvat.frame_detections import (
@@ -27,7 +28,6 @@ from tfod.formats.format_writer import (
     ATTRIBUTES,
     IMAGE_CLASS_ATTRIBUTES,
     SHAPE_DETAILS,
-    UNSUPPORTED,
     FormatWriter,
     get_masks,
 )
@@ -40,7 +40,8 @@ from tfod.formats.reading.files import (
     format_size,
     to_output_frame,
 )
-from tfod.formats.reading.objects import DatasetBuilder, SourceClasses, select_writable_boxes
+from tfod.formats.reading.objects import DatasetBuilder, SourceClasses
+from tfod.formats.reading.odd_boxes import select_writable_boxes
 from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_file
 
 
@@ -55,7 +56,7 @@ def read(source: str, options: Options) -> Dataset:
     parts = read_cvat_xml(file)
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first
-    labels = list(meta.labels)
+    labels = meta.labels
     classes = SourceClasses.find(options, os.path.dirname(file), lambda: labels, file)
     clip = options.odd_boxes is not OddBoxes.KEEP
     detection_builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
@@ -68,7 +69,7 @@ def read(source: str, options: Options) -> Dataset:
         for part in parts:
             if part is None:
                 raise TfodError(f"{file} has tracks; export the task as CVAT for images 1.1")
-            assert isinstance(part, CvatImage)  # the head does not come again
+            assert isinstance(part, CvatImage)  # there is only one head
             name = part.subset or default_subset
             names[name] = None
             if options.subset in (None, name) or not meta.is_project:
@@ -126,8 +127,7 @@ def _build(
     problems.annotated += len(frame.shapes)
     frame = _select_boxes(frame, location, builder)
     if options.label_map is not None:
-        labels = [shape.label for shape in frame.shapes] + [tag.label for tag in frame.tags]
-        for label in labels:
+        for label in [shape.label for shape in frame.shapes] + [tag.label for tag in frame.tags]:
             builder.classes.get_id(label, location)
     detection = detection_builder.build(frame)
     detection = detection_builder.complete(detection, image.data if image else None)
@@ -144,8 +144,8 @@ def _build(
 def _select_boxes(frame: CvatImage, location: str, builder: DatasetBuilder) -> CvatImage:
     """Return the frame with those boxes that can be written, and with all other shapes."""
     size, problems = get_frame_size(frame), builder.problems
-    others = [shape.extent for shape in frame.shapes if not is_plain_box(shape)]
-    problems.count_boxes(np.array(others, np.float64).reshape(-1, 4))
+    other_extents = [shape.extent for shape in frame.shapes if not is_plain_box(shape)]
+    problems.count_boxes(np.array(other_extents, np.float64).reshape(-1, 4))
     rows = [row for row, shape in enumerate(frame.shapes) if is_plain_box(shape)]
     extents = [frame.shapes[row].extent for row in rows]
     locations = [f"{location}, box {number}" for number, _ in enumerate(rows, 1)]
@@ -246,8 +246,8 @@ class Writer(FormatWriter):
                 input_types[name] = "text"
             if isinstance(value, float) and value.is_integer():
                 value = int(value)  # as CVAT writes it
-            is_checkbox = input_type == "checkbox"
-            attributes.append((name, str(value).lower() if is_checkbox else str(value)))
+            text = str(value)
+            attributes.append((name, text.lower() if input_type == "checkbox" else text))
         return tuple(attributes)
 
     def _make_tags(self, detection: Detection) -> list[CvatTag]:

@@ -45,13 +45,12 @@ class CvatMeta:
     Attributes:
         labels: names of the classes, without the parts of skeletons.
         tasks: number of tasks in the document, which is 1 except for projects.
-        is_project: whether it is the document of a project.
         is_video: whether the frames come from a video, and are called ``frame_000000``.
         first: number of the task's frame 0 in the document.
         step: difference between the numbers of two consecutive frames.
         numbers: numbers of the frames in the document; empty if unknown.
         height, width: size of the frames of a video.
-        subset: subset of the only task.
+        subset: subset of the task, if there is only one.
         input_types: by class and name of an attribute: ``checkbox``, ``number``, ``text``, …
     """
 
@@ -75,7 +74,7 @@ class CvatMeta:
 def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | None]:
     """Yield the parts of a document in a file, or in the ``annotations.xml`` of a zip.
 
-    The head comes first. A track of "CVAT for video" is None, and is not read.
+    The head comes first. A track of "CVAT for video" is not read and yields None.
 
     Raises:
         TfodError: the file cannot be read, or is not CVAT's XML.
@@ -132,7 +131,7 @@ def _read_meta(meta: Any) -> CvatMeta:
     if task is None:
         task = meta.find("job")
     size = meta.find(".//original_size")
-    # In a project with several tasks, the numbers of frames do not tell the task.
+    # In a project with several tasks, frame numbers do not identify the task.
     first, step, numbers = (0, 1, range(0)) if task is None else _read_frame_numbers(task)
     return CvatMeta(
         labels=tuple(
@@ -159,9 +158,8 @@ def _read_frame_numbers(task: Any) -> tuple[int, int, range]:
     """Return the number of the task's frame 0, the step, and the numbers in this document."""
     key, _, value = (task.findtext("frame_filter") or "").partition("=")
     step = max(1, _parse_int(value) or 1) if key.strip() == "step" else 1
-    start, stop, size = (
-        _parse_int(task.findtext(tag)) for tag in ("start_frame", "stop_frame", "size")
-    )
+    tags = ("start_frame", "stop_frame", "size")
+    start, stop, size = (_parse_int(task.findtext(tag)) for tag in tags)
     start = start or 0
     if stop is None:
         stop = start + ((size or 0) - 1) * step
@@ -225,9 +223,8 @@ def _read_shape(element: Any) -> CvatShape:
 
 
 def _read_attributes(element: Any) -> Attributes:
-    return tuple(
-        (child.get("name") or "", child.text or "") for child in element.iterfind("attribute")
-    )
+    children = element.iterfind("attribute")
+    return tuple((child.get("name") or "", child.text or "") for child in children)
 
 
 def _parse_int(text: str | None) -> int | None:
@@ -282,9 +279,8 @@ def _format_labels(labels: Labels) -> str:
             f"<input_type>{input_type}</input_type></attribute>"
             for name, input_type in attributes.items()
         )
-        parts.append(
-            f"<label><name>{escape_text(label)}</name><attributes>{inner}</attributes></label>\n"
-        )
+        name = escape_text(label)
+        parts.append(f"<label><name>{name}</name><attributes>{inner}</attributes></label>\n")
     return f"<labels>\n{''.join(parts)}</labels>\n" if parts else ""
 
 

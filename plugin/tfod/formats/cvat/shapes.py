@@ -35,17 +35,16 @@ class CvatShape:
     """A shape that covers an area, or points. Coordinates are in pixels, x before y.
 
     Attributes:
-        kind: its tag: ``box``, ``polygon``, ``mask``, ``ellipse`` or ``points``.
-        label: name of the class.
+        kind: XML tag: ``box``, ``polygon``, ``mask``, ``ellipse`` or ``points``.
         extent: corners before rotation; half-open for a mask.
-        rotation: rotation of a box or an ellipse around its center, in degrees.
+        rotation: rotation of a box or an ellipse about its centre, in degrees.
         points: outline of a polygon, or points, as x, y, x, y, …
         runs: run lengths of a mask, row by row within its extent: outside, inside, outside, …
         occluded: whether a part of the object is hidden.
-        group: number of its group; 0 for none.
+        group: number of the group; 0 for none.
         attributes: names and values as texts.
-        track: number of its track in the task; None if it has none, or if unknown.
-        z_order: its layer; higher layers hide lower ones. 0 if unknown.
+        track: number of the track in the task; None if unknown or none.
+        z_order: layer; higher layers hide lower ones. 0 if unknown.
     """
 
     kind: str
@@ -62,7 +61,7 @@ class CvatShape:
 
     @property
     def _ellipse(self) -> tuple[float, float, float, float]:
-        """Center and radii of the ellipse that fills the extent."""
+        """Centre and radii of the ellipse that fills the extent."""
         left, top, right, bottom = self.extent
         return (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
 
@@ -105,12 +104,11 @@ class CvatImage:
 
     Attributes:
         number: number of the frame in the document.
-        name, subset: name and subset of the image; '' if missing.
-        height, width: size in pixels.
-        shapes: the shapes that cover an area, in order.
+        name, subset: names of the image and its subset; '' if missing.
+        shapes: shapes that cover an area, in order.
         tags: classes of the whole image.
         other_shapes: counts of other shapes by tag.
-        task: number of its task, if known.
+        task: number of the task, if known.
     """
 
     number: int
@@ -130,8 +128,7 @@ def convert_frame(frame: Any, *_: object) -> list[CvatImage]:
     This is the parameter ``convert_annotations`` of CVAT's ``GetCVATDataExtractor``, whose items
     then have this list as annotations. It receives the frame itself with its original name; names
     of items have lost the case of the extension since 2.73. Values are rounded as in CVAT's XML
-    (``dump_as_cvat_annotation`` in its ``dataset_manager/formats/cvat.py``), so that exports of the
-    server and of the bridge are the same.
+    (``dump_as_cvat_annotation``), so that exports of the server and of the bridge are the same.
     """
     kinds = [str(shape.type) for shape in frame.labeled_shapes]
     shapes = (
@@ -170,11 +167,11 @@ def make_shape(
 
     Args:
         kind: CVAT's ShapeType, one of :data:`KINDS`.
-        points: corners of a rectangle; outline of a polygon; center, rightmost x and topmost y of
+        points: corners of a rectangle; outline of a polygon; centre, rightmost x and topmost y of
             an ellipse; run lengths and extent of a mask.
         rotation: rotation of a rectangle or an ellipse, in degrees.
         decimals: decimals to keep; CVAT's XML has 2.
-        fields: other fields of the shape.
+        fields: remaining fields of the shape.
     """
     extent: PixelBox
     if kind == "mask":
@@ -245,11 +242,10 @@ def decode_runs(runs: Runs, extent: PixelBox, size: tuple[int, int]) -> np.ndarr
     mask = np.zeros(size, bool)
     rows = slice(max(top, 0), min(bottom, height))
     columns = slice(max(left, 0), min(right, width))
-    part = part[
+    mask[rows, columns] = part[
         rows.start - top : max(rows.stop - top, 0),
         columns.start - left : max(columns.stop - left, 0),
     ]
-    mask[rows, columns] = part
     return mask
 
 

@@ -14,10 +14,11 @@ from tfod.detection.detection import Detection
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import UNSUPPORTED
 from tfod.errors import TfodError, excerpt
 from tfod.formats import tfrecord as shards
 from tfod.formats.dataset import Dataset
-from tfod.formats.format_writer import SOURCE_ID, UNSUPPORTED
+from tfod.formats.format_writer import SOURCE_ID
 from tfod.formats.options import Options
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.shard_sets.shard_names import RECIPE_RECORDS, recipe_file_names
@@ -29,8 +30,7 @@ WITHOUT_OBJECTS = "images not written, because each record needs an object"
 class Writer(shards.Writer):
     """Writes ``file_00-4096.tfrec``, or ``train_00-4096.tfrec`` for a subset, and the label map.
 
-    An image keeps a source id that is a number, as in COCO. Other images and all objects are
-    numbered consecutively.
+    Images keep numeric source ids, as in COCO; other images and all objects are numbered.
     """
 
     LAYOUT = "keras_coco"
@@ -45,7 +45,7 @@ class Writer(shards.Writer):
         self._names_by_id: dict[tuple[str, int], str] = {}
 
     def begin(self, subset: str) -> None:
-        """Do nothing: the first record begins a subset, and a subset without one has no file."""
+        """Do nothing: the first record begins a subset; subsets without records have no file."""
 
     def _begin(self, subset: str) -> None:
         def name_files(count: int) -> Sequence[str]:

@@ -31,7 +31,7 @@ _FOLDERS = {"val": "valid", "validation": "valid"}
 
 
 def get_subset_folder(subset: str, existing: Iterable[str] = ()) -> str:
-    """Return the name of the folder of a subset; raises TfodError if another subset uses it."""
+    """Return the folder name of a subset; raise TfodError if another subset uses it."""
     folder = _FOLDERS.get(subset, to_stem(subset))
     for other in existing:
         if other != subset and get_subset_folder(other) == folder:
@@ -53,7 +53,7 @@ def make_text_files(
     )
     note = (
         f"Written by tfod {__version__} in the layout of Roboflow's TFRecord export.\n"
-        "Roboflow has not made these files.\n"
+        "These files were not made by Roboflow.\n"
     )
     file = to_stem(name) + "_label_map.pbtxt"
     paths = [os.path.join(get_subset_folder(subset), file) for subset in subsets]
@@ -93,8 +93,7 @@ class Writer(shards.Writer):
         """Do nothing: :meth:`finish` writes a label map into each folder."""
 
     def finish(self, label_map: LabelMap) -> None:
-        text_files = make_text_files(label_map, self._writers)
-        for name, text in text_files.items():
+        for name, text in make_text_files(label_map, self._writers).items():
             self._output.add_text(name, text.encode())
-        self.label_map_file = [*text_files][-1]
+            self.label_map_file = name
         super().finish(label_map)

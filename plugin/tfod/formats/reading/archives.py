@@ -59,7 +59,7 @@ def unpack(archive: str) -> Iterator[UnpackedZip]:
         except OSError as error:
             raise TfodError(
                 f"{archive} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; "
-                "free some space, set TMPDIR to another folder, or unpack it yourself"
+                "free disk space, set TMPDIR to another folder, or unpack it yourself"
             ) from None
         try:
             yield unpacked_zip

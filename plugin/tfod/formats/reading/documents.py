@@ -27,15 +27,12 @@ from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import ZipEntry
 
 _MAX_PARSED_BYTES = 64 << 20
-"""Limit for a document that is kept in memory; annotations of an image have some thousand bytes."""
+"""Limit for a document that is kept in memory; the annotations of an image have a few kB."""
 _MAX_CHILD_SIZE = 2_000_000
-"""Limit of elements and attributes in a child of the root, which is kept in memory: some 400 MB.
-A track has ten per frame."""
+"""Limit of elements and attributes in a child of the root, which then takes some 400 MB."""
 _MAX_QUOTED = 40
 _MAX_JSON = 60
 _UPPERCASE_TAG = re.compile(rb"<[/\w]*[A-Z]")
-
-
 _SAFE = {
     "load_dtd": False,
     "dtd_validation": False,
@@ -85,9 +82,7 @@ def _find_cvat_entry(entries: Iterable[ZipEntry], path: str) -> ZipEntry:
     nearest = [entry for entry in matches if entry.inside.count("/") == depth]
     if len(nearest) > 1:
         names = ", ".join(entry.shown for entry in nearest[:3])
-        raise TfodError(
-            f"{path} contains several {CVAT_FILE} ({names}); enter the file of one task"
-        )
+        raise TfodError(f"{path} contains several {CVAT_FILE} ({names}); pass the file of one task")
     return nearest[0]
 
 
@@ -96,13 +91,12 @@ def iterate_children(stream: Any, name: str, root: str, tags: Collection[str]) -
 
     Args:
         stream: binary stream of the document.
-        name: its name in messages.
+        name: name of the document in messages.
         root: expected tag of the root.
         tags: tags of the children to yield.
 
     Raises:
-        TfodError: the document is not well-formed XML, has another root or a document type, or a
-            child of the root is too large.
+        TfodError: the document is malformed, has another root or a DOCTYPE, or is too large.
     """
     depth = size = 0
     with _import_lxml(name) as etree:
@@ -133,12 +127,12 @@ def iterate_children(stream: Any, name: str, root: str, tags: Collection[str]) -
 
 
 def parse_xml(path: str) -> Any:
-    """Parse a small document, and return its root with lowercase tags; raises TfodError."""
+    """Parse a small document, and return its root with lowercase tags, or raise TfodError."""
     with convert_os_errors(path), _import_lxml(path) as etree:
         if os.path.getsize(path) > _MAX_PARSED_BYTES:
             limit = _MAX_PARSED_BYTES >> 20
             raise TfodError(f"{path} has more than {limit} MiB, too much for one image")
-        # Passes bytes, because lxml expects file names in UTF-8.
+        # Pass bytes, because lxml expects file names in UTF-8.
         data = Path(path).read_bytes()
         PROGRESS.add(FILES_READ)
         tree = etree.parse(io.BytesIO(data), etree.XMLParser(**_SAFE))
@@ -177,14 +171,12 @@ def _import_lxml(name: str) -> Iterator[Any]:
     except etree.XMLSyntaxError as error:
         reason = " ".join(str(error.msg).split())
         # lxml appends the line to the messages of a parser, but not to messages of iterparse.
-        line = "" if ", line " in reason else f", line {error.lineno or 1}"
-        raise TfodError(
-            f"{name} is not well-formed XML ({reason}{line}); export it again"
-        ) from None
+        reason += "" if ", line " in reason else f", line {error.lineno or 1}"
+        raise TfodError(f"{name} is not well-formed XML ({reason}); export it again") from None
 
 
 def read_json(path: str) -> Any:
-    """Read a JSON file; raises TfodError if it cannot be read or is invalid."""
+    """Read a JSON file; raise TfodError if it cannot be read or is invalid."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
@@ -204,7 +196,7 @@ def read_json(path: str) -> Any:
 
 
 def parse_number(text: str, location: str, finite: bool = True) -> float:
-    """Parse a number; raises TfodError with ``location`` if it is invalid or not finite."""
+    """Parse a number; raise TfodError with ``location`` if it is invalid or not finite."""
     with contextlib.suppress(ValueError):
         value = float(text)
         if not finite or math.isfinite(value):
@@ -216,7 +208,7 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
     """Open a text file in UTF-8 or UTF-16, depending on its first two bytes."""
     file = Path(path).open("rb")
     head = file.peek(2)[:2]
-    # An ASCII character in UTF-16 has one NUL byte, whose position tells the byte order.
+    # An ASCII character in UTF-16 has one NUL byte, whose position shows the byte order.
     encodings: dict[tuple[bool, ...], str]
     encodings = {(False, True): "utf-16-le", (True, False): "utf-16-be"}
     encoding = encodings.get(tuple(byte == 0 for byte in head), "utf-8-sig")
@@ -226,7 +218,7 @@ def open_text(path: str, newline: str | None = None) -> io.TextIOWrapper:
 
 
 def read_lines(path: str, stripped: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line that is not empty; raises TfodError.
+    """Yield number and text of each line that is not empty, or raise TfodError.
 
     ``stripped`` are the characters to remove at both ends; None for all whitespace.
     """

@@ -1,10 +1,10 @@
-"""Image files: how annotations of all formats find them, and the EXIF orientation they have.
+"""Image files: the search for the files of annotations of any format, and EXIF orientation.
 
 Annotations often contain names from another machine, with a different folder, slash, extension or
 form of Unicode. Image files are recognized by their bytes.
 
 Tools show a photo either by its EXIF orientation or as its pixels are stored. The annotated size
-tells the two apart if the image is rotated by 90 degrees and is not square (tensorflow#49834,
+shows which if the image is rotated by 90 degrees and is not square (tensorflow#49834,
 labelImg#376). Otherwise the photo was annotated upright, as all current tools show it.
 """
 
@@ -69,7 +69,7 @@ def walk_files(folder: str, extensions: Collection[str] | None) -> Iterator[str]
             path = os.path.join(current, name)
             extension = os.path.splitext(name)[1].lower()
             is_selected = name[0] != "." and (extensions is None or extension in extensions)
-            # Skips pipes. A broken link is yielded, so that reading it reports an error.
+            # Skip pipes, but yield a broken link, so that reading it reports an error.
             if is_selected and (os.path.isfile(path) or os.path.islink(path)):
                 yield path
 
@@ -92,10 +92,7 @@ class ImageFile:
 
 
 class _Listing(NamedTuple):
-    """The files in a folder, by name, and without hidden files by stem.
-
-    Keys are in Unicode's composed form.
-    """
+    """The files in a folder by name, and those that are not hidden by stem, in composed form."""
 
     names: Mapping[str, str]
     stems: Mapping[str, Sequence[str]]
@@ -124,9 +121,9 @@ def may_read(path: str, root: str | None) -> bool:
 
 
 class ImageFiles:
-    """Finds image files by the names in annotations.
+    """A search for image files by the names in annotations.
 
-    A complete path is used if it exists. Otherwise the name is searched in each folder, also
+    A complete path is used if it exists. Otherwise the name is looked up in each folder, also
     without its extension, and then each of its suffixes.
 
     Args:
@@ -163,7 +160,7 @@ class ImageFiles:
     def find(
         self, names: Sequence[str], location: str, problems: ConversionProblems
     ) -> tuple[str, str] | None:
-        """Return path and name of the first image that exists, or None; refuses several matches."""
+        """Return path and name of the first image that exists, or None; refuse several matches."""
         for name in filter(None, dict.fromkeys(names)):
             has_folder = "/" in name or "\\" in name
             if has_folder and (existing := self._find_path(name.replace("\\", "/"))):
@@ -180,7 +177,7 @@ class ImageFiles:
         return None
 
     def _find_path(self, annotated: str) -> tuple[str, str] | None:
-        """Return path and name of a file by its absolute path, or by one with ``..``."""
+        """Return path and name of a file by a path that is absolute or contains ``..``."""
         if self._archive is None and (os.path.isabs(annotated) or ".." in annotated):
             for folder in self._folders:
                 path = os.path.normpath(os.path.join(folder, annotated))
@@ -221,7 +218,7 @@ class ImageFiles:
         return ImageFile(name, data, header.height, header.width, header.orientation)
 
     def read_bytes(self, path: str, location: str) -> bytes:
-        """Return the bytes of an image file; raises TfodError if it cannot be read."""
+        """Return the bytes of an image file; raise TfodError if it cannot be read."""
         PROGRESS.add(FILES_READ)
         try:
             if self._archive is None:
@@ -313,7 +310,7 @@ AnnotatedSize: TypeAlias = "tuple[int | None, int | None]"
 ROTATED_BY_EXIF = "images rotated by their EXIF orientation and stored without it"
 _BOXES_ROTATED = "images whose boxes were drawn on the rotated image, moved to the stored pixels"
 ASSUMED_UPRIGHT = (
-    "images with an EXIF orientation whose size does not tell how they were shown, assumed to be "
+    "images with an EXIF orientation whose size does not reveal how they were shown, assumed to be "
     "annotated upright"
 )
 _SWAPPED = Refusal(
@@ -349,7 +346,7 @@ def find_frame(
     location: str,
     problems: ConversionProblems,
 ) -> Frame:
-    """Find out how an image was shown to annotators; sizes that contradict it are refused.
+    """Find out how an image was shown to annotators, and refuse contradictory sizes.
 
     Images without objects are not checked. A size without a height or width is ignored.
     """
@@ -363,9 +360,8 @@ def find_frame(
     if has_objects and size == stored[::-1] != rotated:
         problems.add(_SWAPPED, f"{location}: {format_size(size)}, the file {format_size(stored)}")
     elif has_objects and orientation != UPRIGHT and is_upright and not size == rotated != stored:
-        problems.add(
-            ASSUMED_UPRIGHT, f"{location}: orientation {orientation}, {format_size(stored)}"
-        )
+        location += f": orientation {orientation}, {format_size(stored)}"
+        problems.add(ASSUMED_UPRIGHT, location)
     shown = rotated if is_upright else stored
     return Frame((size if has_objects else None) or shown, shown, orientation, is_upright)
 
@@ -378,13 +374,13 @@ def format_size(size: Size) -> str:
 def to_output_frame(
     detection: Detection, frame: Frame, options: Options, problems: ConversionProblems
 ) -> Detection:
-    """Convert a Detection to the frame to write; raises TfodError if its image is damaged."""
+    """Convert a Detection to the frame to write; raise TfodError if its image is damaged."""
     orientation = frame.orientation
     if orientation == UPRIGHT:
         return detection
     if frame.is_upright != options.upright:
-        change = orientation if frame.is_upright else invert_orientation(orientation)
-        detection = unrotate(detection, change)
+        inverse = invert_orientation(orientation)
+        detection = unrotate(detection, orientation if frame.is_upright else inverse)
     location = f"{detection.filename}: orientation {orientation}"
     if options.upright:
         problems.add(ROTATED_BY_EXIF, location)

@@ -18,7 +18,7 @@ from tfod.sources.reading import ReadableShards
 from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet
 
-_OTHER_IMAGES = (
+OTHER_IMAGES = (
     "records whose image differs from an earlier record with the same image id; the earlier image "
     "was used"
 )
@@ -58,7 +58,7 @@ class ImagesOfRecords:
                 self._lengths[image_id] = length
                 images.append(_join_records(record, self._records_by_image[image_id]))
             elif self._lengths[image_id] != length:
-                problems.add(_OTHER_IMAGES, f"image {image_id}")
+                problems.add(OTHER_IMAGES, f"image {image_id}")
         return images
 
 

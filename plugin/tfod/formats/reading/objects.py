@@ -33,7 +33,7 @@ from tfod.detection.labels.label_map import (
 from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import Dataset, Images
-from tfod.formats.options import ConversionProblems, OddBoxes, Options, Refusal
+from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.formats.reading.files import (
     SIZE_MISMATCH,
     AnnotatedSize,
@@ -44,6 +44,7 @@ from tfod.formats.reading.files import (
     format_size,
     to_output_frame,
 )
+from tfod.formats.reading.odd_boxes import NORMALIZED, select_writable_boxes
 from tfod.sources.label_map_search import find_folder_label_map
 from tfod.tfrecord.image_names import safe_relative_path
 
@@ -51,22 +52,8 @@ _NO_SIZE = Refusal(
     "images without a size in their annotations, which is needed to normalize boxes in pixels",
     "add width and height to the annotation, or omit --no-images to read them from the image",
 )
-_FLOAT32_ERROR = 1e-5  # relative to the image side
-_DECIMAL_ERROR = 0.011  # pixels: the sum of x and width, each rounded to two decimals (COCO)
-
 _BATCH_SIZE = 16  # images, whose bytes are kept in memory
-NORMALIZED = (1, 1)
-"""The size to divide by for boxes that are already normalized."""
-_ORDER_HINT = "if there are many, check whether xmin, ymin, xmax and ymax are mixed up; "
-_FIX = "correct them"
-_CHOICES = ", or choose --odd-boxes clip or --odd-boxes drop"
 ROTATED = "rotated boxes, replaced by their enclosing boxes"
-_NOT_FINITE = "boxes with a coordinate that is not a finite number"
-_INVERTED = "boxes whose maximum is below their minimum"
-_NO_AREA = "boxes without width or height"
-_OUTSIDE = "boxes that extend outside their image"
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_MIN_SIDE = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
@@ -74,10 +61,10 @@ class SourceClasses:
     """The label map that gives the classes of a dataset their ids.
 
     Attributes:
-        label_map: the label map; it must contain every class of the dataset.
-        name: its name in messages.
-        notes: warnings from reading it.
-        file: the file with the ids; '' for a new label map.
+        label_map: label map, which must contain every class of the dataset.
+        name: name of the label map in messages.
+        notes: warnings from reading the label map.
+        file: file of the label map; '' if there is none.
     """
 
     label_map: LabelMap
@@ -86,7 +73,7 @@ class SourceClasses:
     file: str = ""
 
     def get_id(self, text: str, location: str) -> int:
-        """Return the id of a class; raises TfodError if the label map lacks it."""
+        """Return the id of a class; raise TfodError if the label map lacks it."""
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.fuzzy_names.find_nearest(text)
@@ -111,7 +98,7 @@ class SourceClasses:
         Args:
             options: options of the conversion, which may request a label map.
             folder: folder of the source. Its label map is used if it has every class.
-            class_names: returns the names of all classes, in the order for a new label map.
+            class_names: function that returns all class names, in the order of a new label map.
             origin: source of the names, for messages.
             shipped: name of a shipped label map to use if it has every class.
 
@@ -144,14 +131,13 @@ class AnnotatedObject(NamedTuple):
     """An object as its annotation describes it.
 
     Attributes:
-        name: name of its class.
+        name: class name.
         box: xmin, ymin, xmax and ymax, in pixels or normalized (``DatasetBuilder.is_normalized``).
-        location: where it is annotated, for messages.
+        location: location of the annotation, for messages.
         attributes: other values by name.
-        points: keypoints as rows of x, y and visibility, in the unit of the box. All objects of a
-            dataset have the same number of keypoints.
-        outline: what ``DatasetBuilder.draw`` makes the mask from.
-        details: the box before rotation, if it is rotated.
+        points: x, y and visibility of keypoints, in the unit of the box; same number per object.
+        outline: outline for ``DatasetBuilder.draw``.
+        details: box before rotation, if it is rotated.
     """
 
     name: str
@@ -187,11 +173,10 @@ class DatasetBuilder:
     """Builds the records of a dataset from its annotations.
 
     Attributes:
-        classes: the label map that must contain every class.
-        options: options of the conversion.
-        problems: counts what cannot be converted.
+        classes: label map, which must contain every class.
+        problems: counts of annotations that cannot be converted.
         is_normalized: whether boxes and keypoints are normalized instead of in pixels.
-        draw: makes the masks of objects, after the frame in which they were drawn is known.
+        draw: function that makes the masks of objects in the frame of their annotations.
     """
 
     classes: SourceClasses
@@ -215,13 +200,13 @@ class DatasetBuilder:
         """Build the record of an image, with those objects whose boxes can be written.
 
         Args:
-            images: finds the image file.
+            images: image files of the dataset.
             names: names of the image in the annotation, the most reliable first. The first one is
                 also the file name of the record if the image is not read.
             annotated_size: height and width according to the annotation.
-            objects: the objects of the image.
-            location: where the image is annotated, for messages.
-            source_id: the id of the image, if the format has ids.
+            objects: objects of the image.
+            location: location of the annotation, for messages.
+            source_id: id of the image, if the format has ids.
             point_count: number of keypoints per object.
             point_names: names of the keypoints, if known.
 
@@ -289,10 +274,9 @@ class DatasetBuilder:
         """Return a dataset that can be read once.
 
         Args:
-            parts: pairs of a subset and some of its records, which are built lazily; None stands
-                for an image that is left out.
+            parts: pairs of a subset and some of its records, built lazily; None for no record.
             subsets: names of the subsets that are known in advance.
-            files: the files that are read.
+            files: files that are read.
             source_ids: ids of all images, if the format has them.
             losses: further counters of data that is left out or changed.
         """
@@ -302,8 +286,8 @@ class DatasetBuilder:
 
         def read() -> Iterator[Images]:
             for subset, detections in parts:
-                existing = filter(None, detections)
-                while batch := list(itertools.islice(existing, _BATCH_SIZE)):
+                built = filter(None, detections)
+                while batch := list(itertools.islice(built, _BATCH_SIZE)):
                     yield Images.of(subset, batch, label_map, classes)
 
         counters: list[ConversionProblems | LossCounter] = [self.problems, *losses]
@@ -323,82 +307,3 @@ def _stack_keypoints(
     rows = [unlabelled if item.points is None else item.points for item in objects]
     points = np.reshape(rows, (len(objects), count, 3))
     return Keypoints(points[:, :, :2] / size[::-1], points[:, :, 2].astype(np.int64), tuple(names))
-
-
-def select_writable_boxes(
-    boxes: Sequence[Sequence[float]],
-    size: Size,
-    locations: Sequence[str],
-    options: Options,
-    problems: ConversionProblems,
-) -> tuple[np.ndarray, list[int]]:
-    """Select the boxes that can be written, according to ``options.odd_boxes``.
-
-    Args:
-        boxes: xmin, ymin, xmax and ymax of each box, in the unit of ``size``.
-        size: height and width of the image in pixels; ``NORMALIZED`` for normalized boxes.
-        locations: where each box is annotated, for messages.
-        options: options of the conversion.
-        problems: counts the boxes that are clipped, left out or refused.
-
-    Returns:
-        The selected boxes in the unit of ``size``, clipped to the image unless the option is KEEP,
-        float64 of shape (n, 4); and the index of each of them in ``boxes``.
-    """
-    height, width = size
-    policy = options.odd_boxes
-    corners = np.array(boxes, np.float64).reshape(-1, 4)
-    sides = np.array((width, height, width, height), np.float64)
-    in_pixels = size != NORMALIZED
-    if in_pixels:
-        problems.count_boxes(corners)
-    # Returns early for valid boxes, which is the usual case.
-    is_inside = (corners >= 0).all() and (corners <= sides).all()
-    if is_inside and (corners[:, 2:] - corners[:, :2] > _MIN_SIDE * sides[2:]).all():
-        return corners, list(range(len(corners)))
-    clipped = np.clip(corners, 0, sides)
-    tolerance = _FLOAT32_ERROR + (_DECIMAL_ERROR / sides if in_pixels else 0)
-    selected = []
-    for row, defect in enumerate(_list_defects(corners / sides, clipped / sides, tolerance)):
-        if not defect:
-            selected.append(row)
-            continue
-        if policy is OddBoxes.KEEP and defect in (_NO_AREA, _OUTSIDE):
-            selected.append(row)
-            clipped[row] = corners[row]
-            continue
-        coordinates = "xmin {:g}, ymin {:g}, xmax {:g}, ymax {:g}".format(*corners[row])
-        location = f"{locations[row]}: {coordinates}" + (
-            f" in {width}x{height}" if in_pixels else ""
-        )
-        if policy in (OddBoxes.REFUSE, OddBoxes.KEEP):
-            hint = _ORDER_HINT if defect == _INVERTED else ""
-            choices = _CHOICES if policy is OddBoxes.REFUSE else ""
-            problems.add(Refusal(defect, hint + _FIX + choices), location)
-        elif policy is OddBoxes.CLIP and defect == _OUTSIDE and _has_area(clipped[row] / sides):
-            problems.add(f"{defect}, clipped to it", location)
-            selected.append(row)
-        else:
-            problems.add(f"{defect}, left out", location)
-    return clipped[selected], selected
-
-
-def _list_defects(
-    boxes: np.ndarray, clipped: np.ndarray, tolerance: np.ndarray | float
-) -> list[str]:
-    """Return the defect of each normalized box; '' for a valid box."""
-    with np.errstate(invalid="ignore"):
-        finite = (np.abs(boxes) <= _MAX_FLOAT32).all(axis=1)
-        inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
-        flat = (boxes[:, 2:] - boxes[:, :2] <= _MIN_SIDE).any(axis=1)
-        outside = (np.abs(boxes - clipped) > tolerance).any(axis=1)
-        outside |= ~_has_area(clipped)
-    conditions = [~finite, inverted, flat, outside]
-    names = [_NOT_FINITE, _INVERTED, _NO_AREA, _OUTSIDE]
-    defects: list[str] = np.select(conditions, names, "").tolist()
-    return defects
-
-
-def _has_area(boxes: np.ndarray) -> np.ndarray:
-    has_area: np.ndarray = (boxes[..., 2:] - boxes[..., :2] > _MIN_SIDE).all(axis=-1)
-    return has_area

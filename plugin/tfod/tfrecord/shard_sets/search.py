@@ -1,7 +1,6 @@
 """Search for shards in files, folders, zips, globs and URLs, grouped into shard sets.
 
-A file with the name of a shard is a shard, even if it is damaged. Other local files are shards if
-they begin with a valid record header.
+A file with the name of a shard is a shard, even if damaged. Others need a valid first header.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ class ShardSet:
     """The shards of one subset.
 
     Attributes:
-        subset: name of the subset.
         paths: paths of the shards, in the order of their numbers.
         missing: names of files that are missing according to the numbering.
         stem: base name for files created from the set; empty to use the name of the first shard.
@@ -144,7 +142,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
 
 
 def find_remote_shards(url: str) -> RemoteShards:
-    """Find the shards at a URL, using only listings; raises the errors of :func:`find_shards`."""
+    """Find the shards at a URL from listings, with the errors of :func:`find_shards`."""
     if not url.partition("://")[2].strip("/"):
         raise TfodError(f"{url}: has no bucket or host; write for example s3://bucket/folder")
     files = list_remote(url)
@@ -297,8 +295,7 @@ def find_zip_shards(content: ZipContent) -> list[str]:
 
 def is_hidden(inside: str) -> bool:
     """Return whether a part of a path is hidden, so that it is not searched."""
-    parts = inside.split("/")
-    return any(part.startswith((".", "__MACOSX")) and part != ".." for part in parts)
+    return any(part.startswith((".", "__MACOSX")) and part != ".." for part in inside.split("/"))
 
 
 def _decompress_head(head: bytes) -> bytes:

@@ -57,7 +57,7 @@ class ShardName(NamedTuple):
     """The parts of a shard's file name, such as ``coco_train.record-00003-of-00100``.
 
     Attributes:
-        stem: the name without its number.
+        stem: name without the number.
         number: number of the shard in its set, or None.
         total: number of shards in the set, or None if the name does not state it.
         records: number of records in the shard, or None if the name does not state it.
@@ -157,7 +157,7 @@ def _join_stem(prefix: str, suffix: str, separators: str = "-_. ") -> str:
 
 
 def is_in_numbered_set(path: str) -> bool:
-    """Return whether a shard belongs to a numbered set, where some shards may have no records."""
+    """Return whether a shard belongs to a numbered set, in which shards may be empty."""
     return (stated_name(path).total or 0) > 1
 
 
@@ -183,10 +183,9 @@ def shard_file_names(subset: str, count: int) -> list[str]:
 
 
 def numbered_file_names(name: str, count: int) -> list[str]:
-    """Return names for the files of a set called ``name``, as the OD API makes them.
+    """Return names for the files of a set, as the OD API's tf_record_creation_util.py does.
 
-    The first of 100 is ``coco_train.record-00000-of-00100``; a single file keeps the name. Source:
-    dataset_tools/tf_record_creation_util.py.
+    The first of 100 is ``coco_train.record-00000-of-00100``; a single file keeps the name.
     """
     return [name] if count == 1 else _number_names(name, count, "")
 
@@ -257,7 +256,7 @@ def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
     ``train_00-4096.tfrec``. Raises TfodError for a subset named ``file``.
     """
     if subset == _NO_STEM:
-        raise TfodError(f"subset {excerpt(subset)} would look like no subset; rename the subset")
+        raise TfodError(f"subset {excerpt(subset)} would be read as no subset; rename the subset")
     stem = _NO_STEM if subset == _NO_SUBSET else to_stem(subset)
     sizes = [RECIPE_RECORDS] * (count - 1) + [records - RECIPE_RECORDS * (count - 1)]
     return [f"{stem}_{number:02d}-{size}{EXTENSION}" for number, size in enumerate(sizes)]

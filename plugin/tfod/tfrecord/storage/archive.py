@@ -206,8 +206,7 @@ def _has_end_record(archive: str) -> bool:
 
 def _check_entries(entries: Sequence[ZipEntry], limits: ZipLimits) -> Iterator[ZipProblem]:
     for entry in entries:
-        faults = _check_path(entry), _check_type(entry), _check_data(entry, limits)
-        for fault in faults:
+        for fault in (_check_path(entry), _check_type(entry), _check_data(entry, limits)):
             if fault is not None:
                 yield ZipProblem(*fault, entry)
 
@@ -284,9 +283,8 @@ def _find_duplicates(entries: Sequence[ZipEntry]) -> Iterator[ZipProblem]:
         if entry.is_folder and earlier.is_folder:
             continue
         if earlier.inside == entry.inside:
-            cause = (
-                f"entries {earlier_number} and {number} have this name; only the last is checked"
-            )
+            names = f"entries {earlier_number} and {number} have this name"
+            cause = f"{names}; only the last is checked"
         else:
             cause = f"its name differs from {earlier.shown} only in case or in the encoding of "
             cause += "accents; on Windows and macOS they are the same file"
@@ -340,6 +338,6 @@ def require_readable(entry: ZipEntry, content: ZipContent, archive: str = "") ->
 
 
 def list_zip_folder(folder: str) -> Sequence[str]:
-    """Return the files directly in a folder of a zip; empty if the folder is not in a zip."""
+    """Return the files directly in a folder of a zip; empty for other folders."""
     archive = _find_zip(os.path.join(folder, ""))
     return read_valid_zip(archive).folders.get(folder, ()) if archive is not None else ()

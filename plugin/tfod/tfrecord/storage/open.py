@@ -56,7 +56,7 @@ def open_shard(path: str) -> Iterator[tuple[ShardStream, int | None]]:
 
 
 def read_at(handle: int, length: int, offset: int) -> bytes:
-    """Read bytes of an open file from an offset on; fewer at its end.
+    """Read bytes of an open file from an offset; fewer at its end.
 
     ``pread`` does not move the file position, so threads and forked processes may share the file.
     """
@@ -67,7 +67,7 @@ def read_at(handle: int, length: int, offset: int) -> bytes:
 
 
 def get_shard_size(path: str) -> int:
-    """Return the length of a shard in bytes; raises ShardError or OSError if it is unknown."""
+    """Return the length of a shard in bytes; raise ShardError or OSError if it is unknown."""
     with open_shard(path) as (_, size):
         if size is None:
             cause = "has an unknown length, because the server does not report it"

@@ -26,7 +26,6 @@ _BUFFER_BYTES = 1 << 17
 # For a larger write the kernel looks for large pages, which took up to 10 times as long.
 _MAX_WRITE_BYTES = 1 << 18
 _LABEL_MAP_EXTENSION = ".pbtxt"
-_UNCHANGED = "existing files are unchanged"
 
 
 class OutputExistsError(TfodError):
@@ -122,11 +121,9 @@ def _restore(backups: Mapping[str, str], renamed: Set[str]) -> list[str]:
 
 def _write_error(path: str, error: BaseException, not_restored: Sequence[str] = ()) -> WriteError:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    state = (
-        f"these files could not be restored: {'; '.join(not_restored)}"
-        if not_restored
-        else _UNCHANGED
-    )
+    state = "existing files are unchanged"
+    if not_restored:
+        state = f"these files could not be restored: {'; '.join(not_restored)}"
     return WriteError(f"{path}: cannot be written ({reason}); {state}")
 
 
@@ -153,8 +150,8 @@ class PendingFile:
     """A file of an :class:`Output` that is written to a temporary path until it is published.
 
     Attributes:
-        path: the destination, which error messages name.
-        temporary_path: where the file is until it is published.
+        path: destination, which error messages name.
+        temporary_path: path until the file is published.
     """
 
     def __init__(self, path: str, temporary_path: str) -> None:
@@ -165,7 +162,7 @@ class PendingFile:
             raise _folder_error(os.path.dirname(path) or os.curdir, error) from None
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append bytes to the file; raise WriteError if that is impossible."""
+        """Append bytes to the file, or raise WriteError."""
         try:
             if len(data) <= _MAX_WRITE_BYTES:
                 self.stream.write(data)
@@ -239,8 +236,7 @@ class Output(contextlib.ExitStack):
     def add(self, path: str, is_file: bool = False) -> str:
         """Return a temporary folder whose files will be published in the folder ``path``.
 
-        With ``is_file``, the folder is for the single file ``path``, under any name; call
-        :meth:`replace` when it is complete.
+        With ``is_file``, it is for the file ``path`` under any name; then call :meth:`replace`.
 
         Raises:
             TfodError: ``path`` is a URL, or it contains, or is inside, another output.
@@ -255,9 +251,8 @@ class Output(contextlib.ExitStack):
         is_empty = os.path.isdir(path) and not os.listdir(path)
         if os.path.lexists(path) and not is_empty:
             self._require_replaceable([path])
-        temporary_path = self.enter_context(
-            temporary_folder(os.path.dirname(path) or "." if is_file else path)
-        )
+        parent = os.path.dirname(path) or "." if is_file else path
+        temporary_path = self.enter_context(temporary_folder(parent))
         self._temporary_paths[path] = temporary_path
         return temporary_path
 
@@ -273,9 +268,7 @@ class Output(contextlib.ExitStack):
         for path in pending:
             if os.path.exists(path) and not os.path.isfile(path):
                 kind = "a folder" if os.path.isdir(path) else "not a regular file"
-                raise OutputExistsError(
-                    f"{path} is {kind} and cannot be replaced; move it out of the way"
-                )
+                raise OutputExistsError(f"{path} is {kind} and cannot be replaced; rename it")
             if os.path.lexists(path):
                 self._require_replaceable([path])
         ordered = sorted(pending, key=lambda path: (path.endswith(_LABEL_MAP_EXTENSION), path))
@@ -333,9 +326,9 @@ def _walk(path: str, temporary_path: str) -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def temporary_folder(parent: str) -> Iterator[str]:
-    """Create a hidden folder inside ``parent``, so on the same disk, and yield its absolute path.
+    """Yield the absolute path of a new hidden folder in ``parent``, and thus on the same disk.
 
-    At the end, it is deleted, and so are the folders created for it that are empty.
+    On exit, it is deleted, with the empty folders that were created for it.
     """
     require_local(parent)
     folder = os.path.abspath(parent)

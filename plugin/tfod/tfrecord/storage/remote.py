@@ -73,7 +73,7 @@ def list_remote(url: str) -> Listing:
 
 
 def list_remote_folder(url: str) -> list[str]:
-    """List the URLs of the files directly in a folder, sorted; raises as :func:`list_remote`."""
+    """List the URLs of the files directly in a folder, with the errors of :func:`list_remote`."""
     with _convert_errors(url):
         store = _Store(url)
         return sorted(store.list_folder(store.path)[0])
@@ -101,8 +101,7 @@ class _Store:
     def info(self) -> dict[str, Any]:
         # Without a timeout, gcsfs would retry forever.
         limits = {"timeout": 2 * _timeout()} if self.filesystem.async_impl else {}
-        info: dict[str, Any] = self.filesystem.info(self.path, **limits)
-        return info
+        return dict(self.filesystem.info(self.path, **limits))
 
     def list_folder(self, folder: str) -> tuple[Listing, list[str]]:
         """Return the files directly in a folder, and the paths of its subfolders."""
@@ -154,8 +153,7 @@ class _Store:
         if self.is_web:  # one request, since servers need not support ranges
             return self.filesystem.open(self.path, "rb", block_size=0, size=size), size
         block = _BLOCK_BYTES if read_ahead else _PREVIEW_BLOCK_BYTES
-        file = self.filesystem.open(self.path, "rb", block_size=block, cache_type="readahead")
-        return file, size
+        return self.filesystem.open(self.path, "rb", block_size=block, cache_type="readahead"), size
 
     def _url(self, name: str) -> str:
         return name if self.is_web else str(self.filesystem.unstrip_protocol(name))
@@ -249,8 +247,7 @@ def _describe(url: str, error: Exception) -> str:
     reason = " ".join(str(text).split())[:_MAX_REASON]
     status = getattr(error, "status", None) or getattr(error, "code", None)
     if isinstance(error, ImportError):
-        is_supported = protocol in _CREDENTIALS
-        fix = how_to_install("remote") if is_supported else "install it with pip"
+        fix = how_to_install("remote") if protocol in _CREDENTIALS else "install it with pip"
         return f"needs a package ({reason}); {fix}"
     is_missing = "does not exist" in reason
     if isinstance(error, FileNotFoundError) or status in _NOT_FOUND or is_missing:

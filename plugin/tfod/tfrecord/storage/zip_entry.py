@@ -167,16 +167,15 @@ class _EntryStream(io.RawIOBase):
         entry = self._entry
         if self._data is None:
             self._file.seek(_find_data(entry, self._file))
-            # With a CRC, zipfile would not return the last bytes of an entry if it is wrong.
+            # With a wrong CRC, zipfile would not return the last bytes of the entry.
             info = copy.copy(entry.info)
             del info.CRC
             self._data = zipfile.ZipExtFile(cast(IO[bytes], self._file), "r", info)
         try:
             data = self._data.read1(min(max_bytes, _MAX_READ_BYTES))
         except zlib.error as error:
-            entry.raise_damaged(
-                f"its compressed data are damaged after {self._count} bytes ({error})"
-            )
+            cause = f"its compressed data are damaged after {self._count} bytes ({error})"
+            entry.raise_damaged(cause)
         except EOFError:
             entry.raise_damaged("the archive ends inside the entry")
         self._count += len(data)
@@ -184,7 +183,5 @@ class _EntryStream(io.RawIOBase):
         if not data and self._count < entry.size:
             entry.raise_damaged(f"it ends after {self._count} of {entry.size} declared bytes")
         if not data and self._crc != entry.info.CRC:
-            entry.raise_damaged(
-                f"its CRC-32 is not {entry.info.CRC:08x}, the value in the directory"
-            )
+            entry.raise_damaged(f"its CRC-32 differs from {entry.info.CRC:08x} in the directory")
         return data
