@@ -122,8 +122,9 @@ def open_check(arguments: Any, **more: Any) -> Iterator[OpenCheck]:
     with _resolve(_to_list(arguments.sources), options) as all_sources:
         sources, excluded = all_sources.exclude(configuration.excludes)
         if excluded and not sources.datasets:
-            file = configuration.file
-            raise TfodError(f"{file} excludes all files; name others, or change its exclude")
+            raise TfodError(
+                f"{configuration.file} excludes all files; name others, or change its exclude"
+            )
         yield OpenCheck(options, configuration, sources, all_sources, excluded)
 
 

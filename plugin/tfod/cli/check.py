@@ -78,7 +78,7 @@ def add_arguments(parser: Parser) -> None:
     add("--pipeline-config", metavar="FILE", help="training configuration of the OD API")
 
     add = parser.add_argument_group("processing").add_argument
-    text = "images to decode per shard (default: all of 200 MB)"
+    text = "images of each shard (default: all up to 200 MB)"
     add("--decode", metavar="all|none|N", help=text, default="auto")
     text = "number of processes (default: all cores)"
     add("--jobs", metavar="N", help=text, type=whole_number(1))
