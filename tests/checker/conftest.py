@@ -36,7 +36,8 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
 def made_up_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reports say what the rules of :mod:`tests.checker.reports` say."""
     every = {**all_rules(), **RULES}
-    monkeypatch.setattr("tfod.checker.reporters.wording.all_rules", lambda: every)
+    for module in ("wording", "groups"):
+        monkeypatch.setattr(f"tfod.checker.reporters.{module}.all_rules", lambda: every)
 
 
 @pytest.fixture

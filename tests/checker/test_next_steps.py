@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shlex
+import shutil
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,13 +16,17 @@ from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
 from tfod.checker.receivers import OD_API
 from tfod.checker.report import Report
+from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.text import render_text
-from tfod.checker.reporters.wording import group_findings, next_steps
+from tfod.checker.reporters.wording import next_steps
 from tfod.cli.main import main
 
 from tests.checker.reports import found, make_report
 from tests.checker.test_check import training
 from tests.checker.test_examples import EXAMPLES
+from tests.commands import Run
+from tests.mutants.make import all_mutants
+from tests.mutants.registry import Mutant
 from tests.mutants.sound import flip
 from tests.records import write_shard
 
@@ -118,3 +127,72 @@ def test_the_line_for_the_configuration_works_where_a_zip_is_unpacked(
     Path("pipeline.config").write_text(f"train_input_reader {{ {line} }}")
     assert main(["check", "--pipeline-config", "pipeline.config"]) == 0
     assert "Checked: 1 shard, 12 records" in capsys.readouterr().out
+
+
+FAILING = [mutant for mutant in all_mutants() if mutant.fires and mutant.code != "TFR013"]
+COMMAND = re.compile(r"(?m)^ +(tfod (?!cvat).+)$|(?:type|run): (tfod [^;\n]+[^;.\n])")
+
+
+def suggested(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a report, each with the rule whose finding it is to remove."""
+    codes = re.findall(r"(?m)^([A-Z]{3}\d{3}) ", text)
+    for line in text.splitlines():
+        if named := re.match(r"(?:Next: Begin with )?([A-Z]{3}\d{3})[ :,]", line):
+            code = named[1]
+        elif line.startswith("Next:"):
+            code = codes[0]
+        elif match := COMMAND.match(line):
+            yield code, match[1]
+
+
+def assert_removes(
+    command: str, code: str, options: Sequence[str], run: Run, tried: tuple[str, ...] = ()
+) -> None:
+    """See that a command works, and that it or one that its message names removes the finding."""
+    assert command not in tried, f"a cycle: {command}"
+    _, name, *arguments = shlex.split(command)
+    output = run(name, *arguments)
+    told = f"{command}\n{output.out}{output.err}"
+    assert "unrecognized arguments" not in told and "Traceback" not in told, told
+    if name in ("show", "describe") or "--dry-run" in arguments:  # they change nothing
+        assert output.code == (1 if "--dry-run" in arguments and output.code else 0), told
+        return
+    target = arguments[: 1 if name == "check" else 2][-1]
+    if output.code < 2 and os.path.exists(target):
+        more = [] if name == "check" else options
+        given = arguments[1:] if name == "check" else []
+        checked = run("check", target, *given, *more, "--format", "json")
+        report = json.loads(checked.out)
+        if code not in report["counts"]["by_code"]:
+            return
+        told += str([found["message"] for found in report["findings"] if found["code"] == code])
+    named = ["".join(found) for found in COMMAND.findall(output.out + output.err)]
+    assert named, f"leads nowhere: {told}"
+    assert_removes(named[0], code, options, run, (*tried, command))
+
+
+@pytest.mark.parametrize("mutant", FAILING, ids=lambda mutant: mutant.name)
+def test_suggested_commands_remove_the_finding(
+    mutant: Mutant, run: Run, tmp_path: Path, mutants: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in mutant.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    source, path = Path(mutant.path(mutants)), Path(mutant.path(""))
+    path.parent.mkdir()
+    if mutant.is_folder:
+        shutil.copytree(source, path, symlinks=True)
+    else:
+        shutil.copy(source, path)
+        shutil.copy(source.parent / "label_map.pbtxt", path.parent)
+    if "pipeline_config" in mutant.options:
+        monkeypatch.chdir(path)
+    arguments = mutant.arguments("" if path.exists() else tmp_path)
+    checked = run("check", *arguments)
+    options = arguments[len(mutant.sources("")) :]
+    for code, command in dict.fromkeys(suggested(checked.out)):
+        if code == mutant.code:
+            assert_removes(command, mutant.code, options, run)
+            for folder in filter(Path.is_dir, tmp_path.iterdir()):  # each command is typed at first
+                if folder.name != mutant.code[:3]:
+                    shutil.rmtree(folder)

@@ -127,7 +127,7 @@ def test_a_table_is_to_be_another_dataset(
     code, report = report_of(shard, "--for", receiver)
     (finding,) = report["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
-    own = "tfod describe --as-profile" in finding["fix"]
+    own = f"tfod describe {shard} --as-profile" in finding["fix"]
     title = {"cvat": "CVAT", "od-api": "the OD API's trainer"}.get(receiver)
     other = f"Export an object detection dataset, with image/filename and boxes, for {title}."
     assert own if title is None else finding["fix"] == other

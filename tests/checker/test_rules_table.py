@@ -8,6 +8,7 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
+from tfod.checker.advice import split_command
 from tfod.checker.finding import FAMILIES
 from tfod.checker.profiles.profile import READY
 from tfod.checker.reporters.wording import describe_overrides
@@ -53,8 +54,9 @@ def test_titles_are_unique_and_short() -> None:
 @pytest.mark.parametrize("code", RULES)
 def test_texts_are_sentences(code: str) -> None:
     rule = RULES[code]
-    sentence, is_command, _ = rule.fix.partition(": tfod repair ")
-    for text in (rule.why, f"{sentence}." if is_command else sentence):
+    sentence, command = split_command(rule.fix)
+    assert not command or sentence.endswith(":")
+    for text in (rule.why, f"{sentence[:-1]}." if command else sentence):
         assert text == text.strip() and text.endswith(".") and not text.endswith("..")
         assert "\n" not in text and "  " not in text
         assert not text[0].islower() or re.match(r"(tfod |[a-z]+[_./])", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -144,9 +145,37 @@ def test_names_are_not_case_sensitive(run: Run, options: str) -> None:
     assert done[0] == done[1] and done[0].code in (0, 1)
 
 
-def test_annotations_are_no_shard(run: Run, folder: Path) -> None:
-    done = run("check", next((folder / "voc" / "Annotations").glob("*.xml")))
-    assert done.code == 1 and "XML text" in done.out
+@pytest.mark.parametrize(
+    ("name", "content", "shown", "command"),
+    [
+        ("shapes_voc/Annotations/shapes_08.xml", b"", "a single file of Pascal VOC", "shapes_voc"),
+        ("shapes_coco/annotations/instances_val.json", b"", "COCO annotations", ""),
+        ("shapes_csv/val_labels.csv", b"", "CSV annotations", ""),
+        ("data.yaml", b"names: [cat, dog]\ntrain: images\n", "YOLO annotations", ""),
+        ("other.yaml", b"batch_size: 3\nepochs: 20\n", "YAML without the class names", None),
+        ("other.csv", b"path,label\na.jpg,cat\n", "CSV without the columns filename", None),
+        ("other.json", b'{"a": [1, 2, 3, 4, 5]}', "JSON in another format than COCO", None),
+        ("other.xml", b"<?xml version='1.0'?><x/>", "XML of neither Pascal VOC nor CVAT", None),
+        ("shapes_voc/JPEGImages/shapes_08.jpg", b"", "a JPEG image", None),
+        ("a.bmp", b"BM" + bytes(range(1, 99)), "an image", None),
+        ("a.txt", b"an ordinary text of some words\n", "its first 12 bytes", None),
+    ],
+)
+def test_what_is_no_shard_is_named_with_the_command_that_reads_it(
+    run: Run, tmp_path: Path, name: str, content: bytes, shown: str, command: str | None
+) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    if content:
+        (tmp_path / name).write_bytes(content)
+    done = run("check", tmp_path / name)
+    assert done.code == 1 and shown in " ".join(done.out.split())
+    if command is None:
+        assert "tfod convert " not in done.out.replace("with tfod convert", "")
+        return
+    (line,) = re.findall("^ +tfod (convert .+)$", done.out, re.MULTILINE)
+    _, source, target = shlex.split(line)
+    assert os.path.samefile(source, tmp_path / (command or name)) and target == "shards"
+    assert content or run("convert", source, tmp_path / target).code == 0
 
 
 @pytest.mark.skipif(not HAS_DEV_FULL, reason="no device that is full")

@@ -104,6 +104,7 @@ def test_changed_records(name: str, data: st.DataObject) -> None:
 
 TWO = SOUND["annotations"]
 TRAINING = SOUND["training"]
+KERAS = SOUND["keras-coco"]
 SIZE = (keys.HEIGHT, keys.WIDTH)
 
 
@@ -127,6 +128,7 @@ def without(record: Mapping[str, Any], *absent: str) -> dict[str, Any]:
         (without(TRAINING, keys.ENCODED, keys.SOURCE_ID), True),
         (without(TRAINING, *SIZE), True),  # the image's header has it
         ({**TRAINING, keys.HEIGHT: 0}, True),
+        ({**KERAS, "image_id": b"a"}, True),
         # An attribute of another length hides no wrong box.
         ({**TWO, "image/object/difficult": [1], "image/object/bbox/xmax": [0.1, 0.1]}, False),
         ({**TWO, "image/object/weight": [1.0], "image/object/bbox/ymin": [0.1]}, False),
@@ -135,6 +137,11 @@ def without(record: Mapping[str, Any], *absent: str) -> dict[str, Any]:
         ({**TWO, keys.CLASS_TEXT: ["cat"]}, False),
         ({**TWO, keys.CLASS_LABEL: [1.0, 2.0]}, False),
         ({**TWO, keys.FILENAME: ["a", "b"]}, False),
+        # A type that the import tolerates needs the right number of values, too.
+        ({**KERAS, "image_id": [b"a", b"b"]}, False),
+        ({**KERAS, "image_id": [1, 2]}, False),
+        ({**KERAS, "category_id": [1, 2]}, False),
+        ({**TWO, keys.MASK: [0.0, 1.0]}, False),
         ({"fare": 1.5}, False),
         ({}, False),
     ],

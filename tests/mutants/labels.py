@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.mutants.registry import Mutant, fail, mutants_of, near
-from tests.mutants.sound import LABEL_MAP, TF, folder, other, record
+from tests.mutants.sound import LABEL_MAP, TF, folder, other, record, shard
+from tests.zip_forge import Item, forge
 
 SHARD, MAP = "default.tfrecord", "label_map.pbtxt"
 IN_MAP = {"at": MAP, "options": TF}
@@ -80,6 +81,11 @@ def id_zero() -> Iterator[Mutant]:
 @mutants_of("LAB006")
 def unknown_text() -> Iterator[Mutant]:
     yield fail("another-animal", used(["cat", "bird"], [1, 2]), **IN_RECORD)
+    boats = record(text=["ship", "ferry"])
+    zipped = forge(Item(SHARD, shard(record(text=["cat", "bird"]))), Item(MAP, LABEL_MAP))
+    yield fail("in-a-zip", zipped, "LAB013", ending=".zip", at=SHARD, options=TF)
+    foreign = folder(boats, record("b.png", text=["ship", "ferry"]))
+    yield fail("map-of-another-dataset", foreign, "LAB013", **IN_RECORD)
     display = LABEL_MAP.replace(b"'dog'", b"'/m/0bt9lr' display_name: 'dog'")
     yield near("display-name", used(["cat", "dog"], [1, 2], display), options=TF)
 

@@ -129,7 +129,13 @@ def no_shard() -> Iterator[Mutant]:
     yield fail("nothing-at-all", forge(), **HOW)
     lacking = forge(Item("default.txt", b"x" * 40), Item("label_map.pbtxt", LABEL_MAP))
     yield fail("a-text", lacking, **HOW)
-    yield fail("of-another-format", forge(Item("annotations.xml", b"<annotations/>")), **HOW)
+    box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>9</xmax><ymax>8</ymax></bndbox>"
+    voc = f"<annotation><filename>a.jpg</filename><object><name>cat</name>{box}</object>"
+    files = (
+        Item("Annotations/a.xml", f"{voc}</annotation>".encode()),
+        Item("JPEGImages/a.jpg", jpeg()),
+    )
+    yield fail("of-another-format", forge(*files), **HOW)
     yield near("shard-of-any-name", packed(name="default.data"), **HOW)
 
 

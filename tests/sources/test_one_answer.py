@@ -199,7 +199,9 @@ def diff(run: Run, source: Path, out: Path) -> dict[str, Any]:
 
 
 def rewrite(run: Run, source: Path, out: Path, command: str) -> dict[str, Any]:
-    run(command, source, out)
+    ran = run(command, source, out)
+    if ran.code == 1 and not out.exists():  # repair writes nothing if it cannot repair the errors
+        return {}
     return resolved(out)._asdict() | {"label_map": resolved(source).label_map}
 
 

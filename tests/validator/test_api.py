@@ -372,7 +372,7 @@ class TestConvert:
         for odd_boxes, objects in (("clip", 2), ("drop", 1)):
             found = self.convert(service, files, odd_boxes=odd_boxes)
             assert found["valid"] and found["conversion"]["objects"] == objects
-            assert "extend outside" in str(found["conversion"]["notes"])
+            assert "extend beyond" in str(found["conversion"]["notes"])
 
     def test_refusals(self, service: Service, start_service: Any, good_zip: bytes) -> None:
         already = self.convert(service, {"file": ("a.zip", good_zip)})

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from tfod.checker.advice import advise
 from tfod.checker.analysis.decoding import Decoding, MaxDecoded, choose_decoding
 from tfod.checker.analysis.examine import Instructions, Progress, examine
 from tfod.checker.analysis.result import DatasetResult, ShardResult, explain_undecoded
@@ -126,7 +127,7 @@ def check(
         from tfod.checker.baseline import remove_known
 
         baseline = remove_known([report.findings for report in (*reports, unused)], baseline)
-    return Report.of(
+    report = Report.of(
         reports,
         unused,
         receiver=receiver.name,
@@ -136,6 +137,7 @@ def check(
         configuration=options.configuration,
         baseline=baseline,
     )
+    return replace(report, findings=advise(report))
 
 
 def _check_dataset(

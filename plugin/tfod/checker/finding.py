@@ -79,6 +79,9 @@ class Finding(NamedTuple):
         case: name of the case, if the rule has several.
         shard, record, offset, item: the location, as in :class:`Location`.
         code, severity: code of the rule, and severity by the levels of the check; filled in.
+        covers: other shards, or a label map, to which the finding applies.
+        object_class: class of the box that the finding is about.
+        cause: code of the rule whose finding explains this one; filled in by the report.
     """
 
     message: str
@@ -92,6 +95,9 @@ class Finding(NamedTuple):
     item: str | None = None
     code: str = ""
     severity: Severity = Severity.ERROR
+    covers: Sequence[str] = ()
+    object_class: str = ""
+    cause: str = ""
 
     def at(self, location: Location) -> Finding:
         """Return a copy of the finding with this location."""
@@ -129,6 +135,9 @@ class Rule(NamedTuple):
     Attributes:
         cases: severity of each case that levels can name. A finding without a case has the
             severity of the rule.
+        explains: codes of rules that only find symptoms if this one has a finding in the same
+            record or shard, or in a shard that the finding covers.
+        in_cvat: what to do in CVAT, with ``{box}``, ``{image}`` and ``{value}``; may be empty.
         repair: how ``tfod repair`` repairs the problem; empty if it does not.
         once: whether only one finding is kept for each shard and feature key.
         of_dataset: whether the rule checks a whole dataset instead of batches of records.
@@ -144,6 +153,8 @@ class Rule(NamedTuple):
     source: str
     check: Callable[[Any], Iterable[Finding]]
     cases: Mapping[str, Severity] = MappingProxyType({})
+    explains: frozenset[str] = frozenset()
+    in_cvat: str = ""
     repair: str = ""
     once: bool = False
     of_dataset: bool = False
@@ -280,9 +291,10 @@ def _fill_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
     )
 
 
-def shorten(text: str) -> str:
-    """Truncate a message to 400 characters: a name in it can be megabytes long."""
-    return text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 1] + "…"
+def shorten(text: str, suffix: str = "") -> str:
+    """Truncate a message to 400 characters and a suffix: a name in it can be megabytes long."""
+    limit = _MAX_TEXT_LENGTH
+    return (text if len(text) <= limit else text[: limit - 1] + "…") + suffix
 
 
 def _shorten_name(name: str) -> str:

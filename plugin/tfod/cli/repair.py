@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from tfod.checker.finding import Finding, Location, Severity, plural, shorten
 from tfod.checker.reporters.escaping import visible
+from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.text import group_lines
-from tfod.checker.reporters.wording import format_location, group_findings
+from tfod.checker.reporters.wording import format_location
 from tfod.checker.rules.registry import all_rules
 from tfod.cli.arguments import (
     Parser,

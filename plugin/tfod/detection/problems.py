@@ -155,13 +155,14 @@ def _find_wrong_types(batch: DetectionColumns, expected: FeatureDescription) -> 
 def _find_wrong_shapes(batch: DetectionColumns, expected: FeatureDescription) -> Problems:
     """Yield lists with an unexpected number of values; to importers, an empty list is missing."""
     for column, spec, read in _columns(batch, expected):
-        is_single = read is not None and read.length is not None
-        if (not is_single and spec.length is None) or not (
-            column.kind and spec.accepts(column.kind)
-        ):
+        kind = column.kind
+        assert kind is not None
+        is_single = read is not None and read.length is not None and read.accepts(kind)
+        is_counted = spec.length is not None and spec.accepts(kind)
+        if not (is_single or is_counted):
             continue
         counts = column.lengths
-        is_wrong = counts > 1 if spec.length is None else counts != spec.length
+        is_wrong = counts != spec.length if is_counted else counts > 1
         shape = "one" if is_single or spec.shape == () else f"{spec.length}, of shape {spec.shape}"
         rows = column.rows[is_wrong].tolist()
         for row, count in zip(rows, counts[is_wrong].tolist(), strict=True):

@@ -148,6 +148,15 @@ def find_coco_files(files: SourceFiles) -> list[str]:
     return [files.path(name) for name in names if is_coco(name)]
 
 
+def has_known_columns(path: str) -> bool:
+    """Return whether a single file has the columns or keys of its format, if it needs any."""
+    files = SourceFiles.at(path)
+    (name,) = files.names or ("",)
+    if name.lower().endswith((".yaml", ".yml")):
+        return _YAML_KEY.search(files.read_head(name)) is not None
+    return not name.lower().endswith(".csv") or _has_csv_header(files, name)
+
+
 def find_csv_files(files: SourceFiles) -> list[str]:
     """Return the paths of the CSV files; in a folder, only those with the expected columns."""
     names = files.with_extensions(".csv")

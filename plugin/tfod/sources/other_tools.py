@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 from tfod.errors import ShardsNotFoundError
 from tfod.sources.format_recognition import (
+    ANNOTATION_FOLDERS,
     LABELME_XML,
+    Recognized,
     SourceFiles,
     format_convert_command,
+    has_known_columns,
     recognize_annotations,
 )
 from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
@@ -123,8 +126,25 @@ _TOOLS = (
          r"(?m)\A\s*\d+( +-?[\d.]+(e-?\d+)?){4,}\s*$",
          advice="write the class names to classes.txt, one per line, and convert that"),
     Tool("a single file of Pascal VOC", r"[^/]+\.xml", r"(?i)<annotation[\s>]",
-         advice="pass its folder"),
+         advice="convert its folder"),
 )  # fmt: skip
+
+
+_VOC_FILE = _TOOLS[-1]
+_PASS_DATASET = "Pass the shards, or convert a dataset in another format with tfod convert."
+_FILES = {
+    ".csv": (
+        "CSV without the columns filename, class, xmin, ymin, xmax and ymax",
+        "Rename the columns, then use tfod convert.",
+    ),
+    **dict.fromkeys(
+        (".yaml", ".yml"), ("YAML without the class names of a YOLO dataset", _PASS_DATASET)
+    ),
+    ".json": ("JSON in another format than COCO", _PASS_DATASET),
+    ".xml": ("XML of neither Pascal VOC nor CVAT for images", _PASS_DATASET),
+    **dict.fromkeys((".gif", ".bmp", ".webp", ".tif", ".tiff"), ("an image", _PASS_DATASET)),
+}
+"""Files of no known format, by extension, each with what to do."""
 
 
 def find_other_tool(files: SourceFiles) -> tuple[Tool | None, str]:
@@ -149,6 +169,30 @@ def describe_other_tool(path: str) -> str | None:
         return f"{path}: is {content}; {fix}" if content else None
     archive = next(filter(_ARCHIVE.fullmatch, files.names), None)
     return archive and f"{path}: contains the archive {archive}, which is not opened; unpack it"
+
+
+def describe_file(path: str) -> tuple[str, str]:
+    """Describe a file that is not a shard, and say what reads it; return '' twice if unknown."""
+    if is_url(path) or not os.path.isfile(path):
+        return "", ""
+    recognized = recognize_annotations(path)
+    if recognized.names and has_known_columns(path):
+        command = format_convert_command(path, recognized)
+        return f"{recognized.titles} annotations", f"To convert them to shards, type: {command}"
+    files = SourceFiles.at(path)
+    tool, _ = find_other_tool(files)
+    if tool is _VOC_FILE:
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.path.basename(folder) in ANNOTATION_FOLDERS:
+            folder = os.path.dirname(folder)
+        command = format_convert_command(os.path.relpath(folder), Recognized([], folder))
+        return tool.title, f"To convert its folder to shards, type: {command}"
+    if tool:
+        step = tool.suggest_next_step(path, files)
+        return tool.title, f"{step[:1].upper()}{step[1:]}."
+    if _describe_content(path)[0]:  # the damage names it
+        return "", ""
+    return _FILES.get(os.path.splitext(path)[1].lower(), ("", ""))
 
 
 def make_no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFoundError:

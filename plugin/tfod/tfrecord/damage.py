@@ -13,10 +13,11 @@ DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
 _SHARD = "pass a shard; tfod convert creates shards from annotations"
 _UNPACK = "unpack it first"
+_PASS_SHARDS = "pass the shards, or convert the dataset of the image with tfod convert"
 _SIGNATURES = (
     (b"PK\x03\x04", "a zip archive", "unpack it, or rename it to .zip"),
-    (b"\xff\xd8\xff", "a JPEG image", "pass the shard, not the image"),
-    (b"\x89PNG", "a PNG image", "pass the shard, not the image"),
+    (b"\xff\xd8\xff", "a JPEG image", _PASS_SHARDS),
+    (b"\x89PNG", "a PNG image", _PASS_SHARDS),
     (b"version https://git-lfs", "a Git LFS pointer", "fetch the real file: git lfs pull"),
     (b"<!DOCTYPE", "an HTML page", "download the raw file, not the page about it"),
     (b"<!doctype", "an HTML page", "download the raw file, not the page about it"),

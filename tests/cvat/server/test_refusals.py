@@ -320,8 +320,8 @@ def test_shapes_that_no_shard_can_bring_back(refuse) -> None:
     assert text == (
         "import deletes 2 points, 1 skeleton, 1 polyline tracks, which shards cannot store. "
         "Nothing was changed. To keep them, import with import_mode=append (CVAT 2.65 or "
-        "later); tfod cvat import has --mode append. To delete them, do so in the task first, or: "
-        "tfod cvat import --force."
+        "later); tfod cvat import has --mode append. To delete them, do so in the task first; "
+        "tfod cvat import has --force."
     )
 
 

@@ -156,7 +156,10 @@ class Batch:
         """Make a finding about a box of a record."""
         rounded: list[JsonValue] = [float(f"{corner:.6g}") for corner in corners]
         value: JsonValue = {"object": number, "box": rounded}
-        return self.finding(row, f"box {number} {problem}", self.key_for(BOX_KEY), value)
+        finding = self.finding(row, f"box {number} {problem}", self.key_for(BOX_KEY), value)
+        classes = self.get_classes(row)
+        name = classes[number] if number < len(classes) else None
+        return finding._replace(object_class=name) if isinstance(name, str) else finding
 
     # Names
 

@@ -14,7 +14,7 @@ from tfod.checker.analysis.batch import ImageRow, Use, class_name
 from tfod.checker.analysis.column_order import BoxColumns
 from tfod.checker.analysis.decoding import Decoding, can_decode
 from tfod.checker.analysis.duplicates import Duplicates, IndexedBatch, Repeat
-from tfod.checker.finding import Finding, Findings, Levels
+from tfod.checker.finding import Finding, Findings, Levels, shorten
 from tfod.checker.profiles.profile import Profile
 from tfod.detection.labels.label_map import LabelMap
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tfod.sources.resolved import Dataset
 
 T = TypeVar("T")
+FOREIGN_MAP = "Replace it by the label map of these shards, or pass that with --label-map."
+"""The fix of LAB006 if the label map has none of the classes."""
 _DECODE_ALL = "--decode all"
 MAX_COUNTED_KEYS = 1 << 16
 """The maximum number of different classes, or image sizes, that are counted."""
@@ -148,6 +150,8 @@ class DatasetResult:
 
     def add(self, shard: ShardResult) -> None:
         """Add the next shard, and move its findings, uses and sizes to the totals."""
+        if "LAB006" in shard.findings.listed:
+            self._name_foreign_label_map(shard)
         self.findings.merge(shard.findings)
         add_bounded(self.image_sizes, shard.image_sizes)
         add_bounded(self.uses.setdefault(shard.label_map, Counter()), shard.uses)
@@ -155,6 +159,23 @@ class DatasetResult:
         # Most shards have the same keys, of which one copy is kept.
         shard.keys = self._interned_keys.setdefault(shard.keys, shard.keys)
         self.shards.append(shard)
+
+    def _name_foreign_label_map(self, shard: ShardResult) -> None:
+        """Say so in the findings of a shard if its label map has none of its classes."""
+        name, texts = shard.label_map, {text for text, _ in shard.uses if text}
+        label_map = self.get_label_map(name)
+        if not (texts and name and label_map) or any(map(label_map.find, texts)):
+            return
+        names = label_map.fuzzy_names
+        if any(names.find_same(text) or names.find_nearest(text) for text in texts):
+            return  # the texts are misspelled
+        suffix = f"; this label map may belong to another dataset: {name}"
+        shard.findings.listed["LAB006"] = [
+            finding._replace(
+                message=shorten(finding.message, suffix), fix=FOREIGN_MAP, covers=[name]
+            )
+            for finding in shard.findings.listed["LAB006"]
+        ]
 
     def count(self, code: str, shard: str) -> int:
         """Return the number of findings of a rule in a shard."""

@@ -12,12 +12,8 @@ from itertools import chain, zip_longest
 from tfod.checker.finding import Finding, Severity, plural
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import visible
-from tfod.checker.reporters.wording import (
-    SEVEREST_FIRST,
-    format_location,
-    format_verdict,
-    group_findings,
-)
+from tfod.checker.reporters.groups import group_findings
+from tfod.checker.reporters.wording import SEVEREST_FIRST, format_location, format_verdict
 from tfod.tfrecord.storage.urls import is_url
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}

@@ -19,14 +19,9 @@ from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import REPORT_VERSION, Report, sort_by_count
 from tfod.checker.reporters import wording
 from tfod.checker.reporters.drawing import choose_class_colour, count_undrawn, draw, get_template
+from tfod.checker.reporters.groups import Group, group_findings
 from tfod.checker.reporters.samples import Sample
-from tfod.checker.reporters.wording import (
-    Group,
-    format_headline,
-    format_record,
-    group_findings,
-    next_steps,
-)
+from tfod.checker.reporters.wording import format_headline, format_record, next_steps
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -78,7 +73,10 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
     """
     groups = group_findings(report)
     if on_page:
-        groups = [_replace_fix(group, ON_THE_PAGE.get(group.code)) for group in groups]
+        groups = [
+            group if group.cause else _replace_fix(group, ON_THE_PAGE.get(group.code))
+            for group in groups
+        ]
     names_shard = report.counts.shards > 1
     cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
     cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)

@@ -6,23 +6,22 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from tfod.checker.advice import split_command
 from tfod.checker.finding import Severity, join_names, plural
 from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import Report
 from tfod.checker.reporters.escaping import WIDTH, visible
+from tfod.checker.reporters.groups import Group, group_findings
 from tfod.checker.reporters.wording import (
-    Group,
     describe_dataset,
     format_amounts,
     format_dataset_verdict,
     format_decoded,
     format_location,
     format_verdict,
-    group_findings,
     next_steps,
 )
 
-_COMMAND, _NO_BREAK = re.compile(r"(?<=: )tfod [^.]*$"), "\xa0"
 _EXAMPLES = 3  # findings that are shown for each rule; the others are counted
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _RED, _YELLOW, _CYAN, _GREEN = "\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m"
@@ -107,21 +106,29 @@ def group_lines(group: Group, color: bool) -> Iterator[str]:
             yield f"  {locations[-1]}:"
         yield _wrap(message, 4 if locations[-1] else 2)
         if fix and fix != group.fix:
-            yield _wrap(f"Fix here: {fix}", 4)
+            yield from _fix_lines("Fix here:", fix, 4, "")
     if group.total > len(shown):
         yield f"  and {group.total - len(shown):,} more"
     if group.fix:
-        yield _wrap(f"Fix: {group.fix}", 2, "Fix:", _BOLD if color else "")
+        yield from _fix_lines("Fix:", group.fix, 2, _BOLD if color else "")
+
+
+def _fix_lines(label: str, fix: str, indent: int, paint: str) -> Iterator[str]:
+    """Yield a fix, with its command unwrapped on a line of its own."""
+    sentence, command = split_command(fix)
+    yield _wrap(f"{label} {sentence}", indent, label, paint)
+    if command:
+        yield f"{' ' * (indent + 2)}{command}"
 
 
 def _wrap(text: str, indent: int, part: str = "", paint: str = "") -> str:
-    """Wrap a text without breaking words or a command at its end, and colour a part of it."""
+    """Wrap a text without breaking words, and colour a part of it."""
     lines = textwrap.fill(
-        _COMMAND.sub(lambda command: command[0].replace(" ", _NO_BREAK), visible(text)),
+        visible(text),
         WIDTH,
         initial_indent=" " * indent,
         subsequent_indent=" " * (indent + 2),
         break_long_words=False,
         break_on_hyphens=False,
-    ).replace(_NO_BREAK, " ")
+    )
     return lines.replace(part, f"{paint}{part}{_RESET}", 1) if paint else lines

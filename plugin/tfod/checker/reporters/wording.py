@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfod.checker.advice import find_source_with, split_command, strip_command
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
 from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS
 from tfod.checker.report import Counts, DatasetReport, Report
 from tfod.checker.reporters.escaping import visible
+from tfod.checker.reporters.groups import Group
 from tfod.checker.rules.registry import all_rules
 
 if TYPE_CHECKING:
@@ -20,60 +23,6 @@ if TYPE_CHECKING:
 
 _MAX_HEADLINE_LENGTH = 80
 SEVEREST_FIRST = tuple(sorted(Severity, key=lambda severity: -severity.rank))
-
-
-class Group(NamedTuple):
-    """The findings of a rule.
-
-    Attributes:
-        fix: the fix of all listed findings if they have the same one, else the fix of the rule.
-        total: number of findings, including those that are not listed.
-        findings: the listed findings, starting with one of each fix, feature and shard.
-    """
-
-    rule: Rule
-    severity: Severity
-    fix: str
-    total: int
-    files: int
-    findings: Sequence[Finding]
-
-    @property
-    def code(self) -> str:
-        """The code of the rule."""
-        return self.rule.code
-
-
-def group_findings(report: Report) -> list[Group]:
-    """Group the findings of a report by rule, the most severe first, then by family."""
-    listed: dict[str, list[Finding]] = {code: [] for code in report.counts.by_code}
-    for finding in report.findings:
-        listed[finding.code].append(finding)
-    groups = []
-    for code, findings in listed.items():
-        first: dict[tuple[str, str | None, str], Finding] = {}
-        following = []
-        for finding in findings:
-            key = (finding.fix, finding.feature, finding.shard)
-            if first.setdefault(key, finding) is not finding:
-                following.append(finding)
-        rule, fixes = all_rules()[code], {finding.fix for finding in findings}
-        groups.append(
-            Group(
-                rule=rule,
-                severity=report.severities[code],
-                fix=fixes.pop() if len(fixes) == 1 else rule.fix,
-                total=report.counts.by_code[code],
-                files=sum(code in counts for counts in report.counts.by_shard.values()),
-                findings=[*first.values(), *following],
-            )
-        )
-    order = list(FAMILIES)
-
-    def sort_key(group: Group) -> tuple[int, int, str]:
-        return -group.severity.rank, order.index(group.code[:3]), group.code
-
-    return sorted(groups, key=sort_key)
 
 
 _NO_RECORD = "no record was read"
@@ -268,13 +217,36 @@ def next_steps(
     failing = [group for group in groups if group.severity.rank >= report.fail_on.rank]
     if not failing:
         return [("Pass the shards to check; no record was read.", "")]
-    first = max(failing, key=lambda group: group.total)
-    steps = [((f"Begin with {first.code}: " if len(failing) > 1 else "") + first.fix, "")]
-    name = _find_repairable(report, {group.code for group in failing if group.rule.repair})
+    roots = Counter[str]()
+    for group in failing:
+        roots[group.cause or group.code] += group.total
+    explained = {code: [group.code for group in groups if group.cause == code] for code in roots}
+    code = max(roots, key=lambda code: (bool(explained[code]), roots[code]))
+    first = next(group for group in groups if group.code == code and not group.cause)
+    sentence, command = split_command(strip_command(first.fix) if on_page else first.fix)
+    if len(roots) > 1 or explained[code]:
+        names = f", which explains {join_names(explained[code], 9)}" if explained[code] else ""
+        sentence = f"Begin with {code}{names}: {sentence}"
+    steps = [(sentence, command), *_advise_annotator(report, first)]
+    repairable = {group.code for group in failing if group.rule.repair and not group.cause}
+    name = _find_repairable(report, repairable)
     if name and not on_page:
         sentence = "See what tfod can repair automatically (this writes nothing):"
         steps.append((sentence, f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"))
     return steps
+
+
+def _advise_annotator(report: Report, group: Group) -> list[tuple[str, str]]:
+    """Name what to do in CVAT with the first image of a group, if CVAT may be the receiver."""
+    images = list(dict.fromkeys(finding.item for finding in group.findings if finding.item))
+    if report.receiver not in (ANY.name, CVAT.name) or not group.rule.in_cvat or not images:
+        return []
+    finding = next(finding for finding in group.findings if finding.item)
+    number = finding.value.get("object") if isinstance(finding.value, dict) else None
+    box = f"box {finding.object_class!r:.81}" if finding.object_class else f"box {number}"
+    text = group.rule.in_cvat.format(box=box, image=images[0], value=finding.value)
+    more = f"; the same applies to {plural(len(images) - 1, 'more image')}" if images[1:] else ""
+    return [(f"In CVAT, {visible(text)}{more}.", "")]
 
 
 def _suggest_uses(report: Report) -> list[tuple[str, str]]:
@@ -300,14 +272,8 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
 def _find_repairable(report: Report, codes: Set[str]) -> str:
     """Return the file or folder with findings of these rules; "" if nothing can be repaired."""
     shards = report.counts.by_shard.items() if report.counts.records else ()
-    sources = {report.find_source(shard) for shard, counts in shards if codes & counts.keys()}
-    for dataset in report.datasets:
-        files = [name for name in dataset.sources if name in sources and not name.startswith("<")]
-        folder = "" if dataset.name == "." else f"{dataset.name.rstrip('/')}/"
-        is_folder = len(files) > 1 and all(name.startswith(folder) for name in files)
-        if files:
-            return dataset.name if is_folder else files[0]
-    return ""
+    names = [shard for shard, counts in shards if codes & counts.keys()]
+    return find_source_with(report, names, report.datasets)
 
 
 # Documentation of rules, for `tfod rules`, docs/rules and the page of the service
@@ -325,6 +291,8 @@ def describe_rule(rule: Rule) -> Iterator[tuple[str, str]]:
     """Yield the documentation of a rule below its title: headings and texts."""
     yield "Why", rule.why
     yield "Fix", rule.fix
+    if rule.explains:
+        yield "Explains", f"findings of {', '.join(sorted(rule.explains))} in the same place"
     if rule.repair:
         yield "Repair", f"tfod repair: {rule.repair}"
     yield "Source", rule.source

@@ -25,9 +25,8 @@ MAX_NUMBER_OF_BOXES = 100
 _NEARLY_ONE_PIXEL = 1 - 1e-3  # rounding can make a box of one pixel slightly smaller
 _MIN_BOXES = 10  # in a shard with fewer boxes, BOX007 reports each of them
 
-_CLIP = "clip them to the image: tfod repair SOURCE FOLDER --odd-boxes clip"
-_DROP = "drop its object: tfod repair SOURCE FOLDER --odd-boxes drop"
-
+_CLIP = "clip them to the image: tfod repair SOURCE repaired --odd-boxes clip"
+_DROP = "omit such boxes: tfod repair SOURCE repaired --odd-boxes drop"
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
 
 
@@ -94,6 +93,7 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
     "clipped to nothing.",
     fix=f"Normalize boxes by the size of the image in the record, or {_CLIP}",
     source=_TO_ABSOLUTE,
+    in_cvat="redraw {box} in {image}",
 )
 def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     """Report boxes that extend beyond the image further than the trainer tolerates."""
@@ -111,6 +111,7 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     "is visible.",
     fix=f"Correct the boxes, or {_CLIP}",
     source=_TO_ABSOLUTE,
+    in_cvat="redraw {box} in {image}",
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
     "clipped. Other boxes are left unchanged.",
 )
@@ -142,8 +143,10 @@ def _overhang_findings(batch: Batch, mask: np.ndarray) -> Iterator[Finding]:
     "BOX005 error: box in pixels instead of normalized coordinates",
     why="Readers multiply coordinates by the image size, which puts these boxes far outside the "
     "image. Datumaro clamps them to nothing.",
-    fix="Divide x by the image width and y by the image height; divide percentages by 100.",
+    fix="Divide x by the image width and y by the image height, or let tfod do it for all boxes: "
+    "tfod convert SOURCE normalized --to shards --boxes pixels",
     source="tensorflow/models#9892; tensorflow/models#1881",
+    explains="BOX003 BOX004 BOX006 BOX007 BOX011 BOX012 BOX021 BOX023",
 )
 def _check_pixels(batch: Batch) -> Iterable[Finding]:
     """Report boxes with a coordinate above 2 that miss the image or start in its first pixel."""
@@ -151,7 +154,11 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     if boxes.all_valid:
         return ()
     prefix = f"looks like {' or '.join(find_box_forms(sample_boxes(boxes))) or 'pixels'}: "
-    return batch.box_findings(boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners))
+    are_slips = 2 * boxes.in_pixels.sum() <= len(boxes.corners)  # others can be divided together
+    fix = f"Correct the boxes, or {_DROP}" if are_slips else ""
+    return batch.box_findings(
+        boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners), fix
+    )
 
 
 @rule(
@@ -160,6 +167,7 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     "that check and continue with a NaN loss.",
     fix=f"Swap the coordinates so that xmin <= xmax and ymin <= ymax, or {_DROP}",
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
+    in_cvat="redraw {box} in {image}",
 )
 def _check_inverted(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -184,6 +192,7 @@ def _describe_inversion(_: int, corners: list[float]) -> str:
     fix=f"Draw the real extent of the object, or {_DROP}",
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
+    in_cvat="redraw {box} in {image}",
 )
 def _check_area(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -199,6 +208,7 @@ def _check_area(batch: Batch) -> Iterable[Finding]:
     why="Nothing is visible in such a box. It is usually an accidental click.",
     fix="Look at the image, then delete the box or draw it again.",
     source="tensorflow/models#1881",
+    in_cvat="delete or redraw {box} in {image}",
 )
 def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -219,6 +229,7 @@ def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
     why="The object counts twice in the loss and in the evaluation.",
     fix="Delete one of the two boxes.",
     source="tensorflow/models: two equal groundtruth boxes are two objects",
+    in_cvat="delete one of the two copies of {box} in {image}",
 )
 def _check_duplicates(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
@@ -287,6 +298,7 @@ def _check_count(batch: Batch) -> Iterator[Finding]:
     why="Every box is in the wrong place, which only shows when you look at the images.",
     fix="Divide x by the width and y by the height, and write x to xmin and xmax.",
     source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
+    explains="BOX003 BOX004",
 )
 def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     """Report images whose boxes look as if x was divided by the height and y by the width."""
@@ -317,6 +329,7 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     "probably wrong. A model learns nothing from them.",
     fix="Check the script: it may write the same corner twice, or use integer division.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
+    explains="BOX007",
 )
 def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     """Report shards of ten or more boxes, at least half of which have no area (BOX007)."""
@@ -330,8 +343,9 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     why="The script that wrote the shard took xmin, ymin, xmax and ymax by position from a file "
     "that lists them in a different order. Every box is wrong, even if it looks right.",
     fix="Correct the script and write the shard again. 'xmin=ymin' means that xmin is stored "
-    "under ymin. Use tfod show to look at the boxes.",
+    "under ymin. To look at the boxes: tfod show SOURCE",
     source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
+    explains="BOX003 BOX004 BOX005 BOX006 BOX007 BOX008 BOX011 BOX012 BOX023",
 )
 def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
     """Report shards with many invalid boxes that would all be valid in another column order."""
@@ -343,34 +357,35 @@ def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
         combined = sum((shard.columns for shard in shards), BoxColumns())
         for name, columns in suspects or [(shards[0].name, combined)]:
             if columns.candidates:
-                yield _report_permutation(result, name, columns)
-
-
-def _report_permutation(result: DatasetResult, shard: str, columns: BoxColumns) -> Finding:
-    orders = " or ".join(map(str, columns.candidates))
-    message = f"{columns.invalid:,} of {columns.boxes:,} boxes are inverted or far outside the "
-    message += f"image; none would be if the columns were read as {orders}"
-    key = result.profile.key_for(BOX_KEY)
-    return Finding(message=message, shard=shard, feature=key, value=columns.invalid)
+                orders, invalid = " or ".join(map(str, columns.candidates)), columns.invalid
+                message = f"{invalid:,} of {columns.boxes:,} boxes are inverted or far outside the "
+                message += f"image; none would be if the columns were read as {orders}"
+                key = result.profile.key_for(BOX_KEY)
+                covers = () if suspects else [shard.name for shard in shards[1:]]
+                yield Finding(message, key, invalid, shard=name, covers=covers)
 
 
 @dataset_rule(
     "BOX022 error: boxes are not normalized corner coordinates",
     why="Every box is wrong, even if it looks right. The model learns to detect nothing.",
-    fix="Correct the script and write the shard again. Use tfod show to look at the boxes.",
+    fix="Correct the script and write the shard again. To look at the boxes: tfod show SOURCE",
     source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
+    explains="BOX003 BOX004 BOX005 BOX006 BOX007 BOX008 BOX011 BOX012 BOX013 BOX023",
 )
 def _check_form(result: DatasetResult) -> Iterator[Finding]:
     """Report shards, or all small shards together, whose boxes have another unit or form."""
     forms = {shard.name: find_box_forms(shard.sample) for shard in result.shards}
     small = [shard for shard in result.shards if len(shard.sample) < SAMPLE_SIZE]
+    covers: list[str] = []
     if small and not any(forms.values()):
+        covers = [shard.name for shard in small[1:]]
         forms = {small[0].name: find_box_forms(np.concatenate([shard.sample for shard in small]))}
     for name, shard_forms in forms.items():
         if shard_forms:
             message = f"boxes seem to be {' or '.join(shard_forms)}"
             fix = " ".join(FIXES[form] for form in shard_forms)
-            yield Finding(message, result.profile.key_for(BOX_KEY), fix=fix, shard=name)
+            key = result.profile.key_for(BOX_KEY)
+            yield Finding(message, key, fix=fix, shard=name, covers=covers)
 
 
 detection_rule(

@@ -99,7 +99,8 @@ detection_rule(
 @rule(
     "EXA006 warning: feature without a list",
     why="TensorFlow treats it as missing and uses its default value, if any.",
-    fix="Remove the key, or give it a bytes_list, float_list or int64_list.",
+    fix="Give the key a bytes_list, float_list or int64_list, or remove it: tfod convert SOURCE "
+    "converted --to shards",
     source=_PARSER,
 )
 def _check_lists(batch: Batch) -> Iterator[Finding]:
@@ -112,7 +113,7 @@ def _check_lists(batch: Batch) -> Iterator[Finding]:
 @rule(
     "EXA007 warning: duplicate key",
     why="Readers use only the last entry; the values of the others are lost.",
-    fix="Write each key once.",
+    fix="Write each key once; this keeps the last entry: tfod convert SOURCE converted --to shards",
     source="protobuf.dev/programming-guides/encoding: maps",
 )
 def _check_repeated_keys(batch: Batch) -> Iterator[Finding]:
@@ -185,9 +186,11 @@ def _is_utf8(value: bytes) -> bool:
 @dataset_rule(
     "EXA010 error: no profile fits",
     why="The features match no known layout, so tfod cannot tell what records should contain.",
-    fix="Pass --profile with your own profile; tfod describe --as-profile writes one.",
+    fix="Pass --profile with your own profile, which begins as this output: tfod describe SOURCE "
+    "--as-profile",
     source="docs/checker.md: profiles",
     cases={"known-keys": Severity.ERROR},
+    explains="EXA003 EXA008 IMG001 IMG015 NAM001 NAM009",
 )
 def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     if result.unmatched is None:
@@ -200,7 +203,7 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     if layout:
         message = f"the records have the layout {layout}, which {receiver} does not read; "
         message += f"their features are {listed}"
-        fix = "Convert them: tfod convert SOURCE OUTPUT --to shards."
+        fix = "Convert them: tfod convert SOURCE converted --to shards"
     value = list[JsonValue](names[:_MAX_KEYS_SHOWN])
     case = "" if keys.KNOWN_KEYS.isdisjoint(result.unmatched.keys) else "known-keys"
     yield Finding(message=message, shard=result.unmatched.shard, value=value, fix=fix, case=case)
@@ -210,7 +213,8 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     "EXA012 error: TensorFlow and protobuf read the record differently",
     why="TensorFlow's parser stops at the record, or reads other values than protobuf, which "
     "Datumaro and CVAT use.",
-    fix="Write the record with protobuf's serializer, with one list per feature.",
+    fix="Write the record with protobuf's serializer, with one list per feature: tfod convert "
+    "SOURCE converted --to shards",
     source=_PARSER,
 )
 def _check_parsers_agree(batch: Batch) -> Iterator[Finding]:

@@ -156,7 +156,7 @@ def _describe_size(height: int | None, width: int | None) -> str:
     why="Browsers and annotation tools apply the EXIF rotation, so the boxes were probably drawn "
     "on the rotated image. TensorFlow does not apply it. If the recorded size or the boxes fit "
     "only the rotated image, this is certain, and an error.",
-    fix=_APPLY_EXIF,
+    fix=f"{_APPLY_EXIF[:-1]}: tfod convert SOURCE upright --to shards",
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
     cases={"turned": Severity.ERROR},
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TypeAlias
 
 from tfod.checker.analysis.batch import ClassUse
@@ -36,7 +37,8 @@ Uses: TypeAlias = "Mapping[tuple[str | None, int | None], int]"
 @dataset_rule(
     "LAB001 warning: no label map",
     why="Without it, the ids mean nothing to a trainer, and class names were not checked.",
-    fix="Put label_map.pbtxt next to the shard, or pass --label-map.",
+    fix="Put label_map.pbtxt next to the shard or pass it with --label-map, or write a copy with a "
+    "label map of its classes: tfod convert SOURCE labelled --to shards",
     source=_UTIL,
 )
 def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
@@ -47,7 +49,7 @@ def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
         if shard.candidates:
             names = join_names(shard.candidates, _MAX_CANDIDATES_SHOWN)
             message = f"several label maps could belong to this shard: {names}"
-            fix = "Pass the right one with --label-map."
+            fix = f"Pass the right one: tfod check SOURCE --label-map {quote(shard.candidates[0])}"
             yield Finding(message=message, shard=shard.name, fix=fix)
         elif shard.boxes:
             message = "no label map in the folder of the shard or one folder up"
@@ -100,8 +102,8 @@ def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
 @dataset_rule(
     "LAB005 error: id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
-    fix="Number the classes from 1, in the label map and in image/object/class/label. If id 0 is "
-    "not a class, name it 'background' or remove it.",
+    fix="If id 0 is not a class, name it 'background' or remove it. Otherwise number the classes "
+    "from 1, in the label map and in the records: tfod convert SOURCE renumbered --to shards",
     source=_UTIL,
 )
 @each_label_map
@@ -119,8 +121,10 @@ def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
 @rule(
     "LAB006 error: class is not in the label map",
     why="The decoder does not find the class, so the trainer silently drops the object.",
-    fix="Add the class to the label map, or correct the text in the records.",
+    fix="Correct the text in the records, or add the class to a copy of the label map: tfod "
+    "reshard SOURCE resharded --label-map MAP",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
+    explains="LAB013",
 )
 @each_class
 def _check_known_text(use: ClassUse) -> Iterator[Finding]:
@@ -134,7 +138,8 @@ def _check_known_text(use: ClassUse) -> Iterator[Finding]:
         names = [item.class_name for item in items[:_MAX_CLASSES_SHOWN]]
         listed = join_names(names, _MAX_CLASSES_SHOWN, len(items))
         message = f"class {excerpt(use.text)} is not in the label map{hint} (it has {listed})"
-        yield Finding(message, keys.CLASS_TEXT, use.text)
+        fix = f"Write {excerpt(nearest)} instead of {excerpt(use.text)}." if nearest else ""
+        yield Finding(message, keys.CLASS_TEXT, use.text, fix)
 
 
 @rule(
@@ -205,6 +210,7 @@ def _is_background(item: LabelMapItem) -> bool:
     "so the object is trained as that class.",
     fix="Write the class name; Datumaro's exporter writes an empty text for non-ASCII names.",
     source=f"{_DECODER}; {_UTIL}",
+    in_cvat="choose a label for the objects without one in {image}",
 )
 @each_class
 def _check_empty_text(use: ClassUse) -> Iterator[Finding]:
@@ -233,6 +239,7 @@ def _check_spelling(use: ClassUse) -> Iterator[Finding]:
     why="Class 0 is treated as the background, and all other ids are shifted by one.",
     fix="Add 1 to every id, and number the classes of the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
+    explains="LAB005 LAB007 LAB008 LAB009 LAB013 LAB017",
 )
 def _check_first_id(result: DatasetResult) -> Iterator[Finding]:
     """Report ids 0, 1, 2, … without a gap, among objects without a class text."""
@@ -241,7 +248,9 @@ def _check_first_id(result: DatasetResult) -> Iterator[Finding]:
         if len(ids) > 1 and ids == list(range(len(ids))) and _is_not_positive(0, used.label_map):
             message = f"the ids of the objects are 0 to {ids[-1]}"
             key = result.profile.key_for(keys.CLASS_LABEL)
-            yield Finding(message, key, ids[-1], shard=used.shard)
+            shards = [shard for shard in result.shards if (shard.label_map or "") == used.map_name]
+            covers = [*filter(None, (used.map_name,)), *(shard.name for shard in shards)]
+            yield Finding(message, key, ids[-1], shard=used.shard, covers=covers)
 
 
 @dataset_rule(
@@ -328,7 +337,8 @@ def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, 
     "LAB017 warning: class id is 0 or negative, although there is a class text",
     why="The OD API, CVAT and Datumaro use the text. Readers that use the id, such as Model Garden "
     "and EfficientDet, treat 0 as the background.",
-    fix="Number the classes from 1, or write a label map that contains the texts.",
+    fix="Number the classes from 1, and write a label map that contains the texts: tfod convert "
+    "SOURCE renumbered --to shards",
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
 @each_class
@@ -342,7 +352,9 @@ def _check_positive_id_of_text(use: ClassUse) -> Iterator[Finding]:
     if item is None and text and label is not None and _is_not_positive(label, label_map):
         yield Finding(f"class {excerpt(text)} has the id {label}", keys.CLASS_LABEL, label)
     elif item and item.id == 0 and _is_background(item):
-        yield Finding(f"an object has the class {excerpt(item.class_name)}", keys.CLASS_LABEL, 0)
+        fix = "Remove the objects of the background, or give their class an id above 0."
+        message = f"an object has the class {excerpt(item.class_name)}"
+        yield Finding(message, keys.CLASS_LABEL, 0, fix)
 
 
 @rule(
@@ -363,8 +375,8 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
     why="TF-Vision, MediaPipe Model Maker and EfficientDet only read ids. The first two stop at an "
     "object without an id: 'indices[0] = 0 is not in [0, 0)'; EfficientDet ignores all objects of "
     "the record. The OD API's trainer and CVAT use the text.",
-    fix="For TF-Vision, Model Maker or EfficientDet, write image/object/class/label: tfod repair "
-    "with a label map.",
+    fix="For TF-Vision, Model Maker or EfficientDet, write image/object/class/label by a label "
+    "map: tfod repair SOURCE repaired",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
     repair="If all objects have a class text, ids are added from the label map. No id is added if "

@@ -39,9 +39,11 @@ def rule(
         heading: code, default severity and title, such as ``TFR002 error: empty file``. A code is
             a family and three digits, and is never reused for another rule.
         why: consequence of the defect.
-        fix: instruction to remove the defect.
+        fix: instruction to remove the defect. It may end with a command such as ``: tfod repair
+            SOURCE repaired``; reports replace ``SOURCE``, and ``MAP`` by the label map.
         source: evidence for the rule: a specification, a file of a project, or an issue.
-        options: ``repair``, ``once`` and ``cases`` of :class:`Rule`.
+        options: ``explains`` (codes separated by spaces), ``in_cvat``, ``repair``, ``once`` and
+            ``cases`` of :class:`Rule`.
 
     Raises ValueError if the heading is malformed, its family is unknown, or its code is in use.
     """
@@ -55,7 +57,9 @@ def dataset_rule(
     return _make_decorator(heading, why=why, fix=fix, source=source, of_dataset=True, **options)
 
 
-def _make_decorator(heading: str, **options: Any) -> Callable[[Check], Check]:
+def _make_decorator(
+    heading: str, *, explains: str = "", **options: Any
+) -> Callable[[Check], Check]:
     match = _HEADING.fullmatch(heading)
     if match is None or match[1][:3] not in FAMILIES:
         raise ValueError(f"{excerpt(heading)} is not a code, a severity and a title")
@@ -64,7 +68,14 @@ def _make_decorator(heading: str, **options: Any) -> Callable[[Check], Check]:
         raise ValueError(f"{code} is already used by {excerpt(_RULES[code].title)}")
 
     def declare(check: Check) -> Check:
-        _RULES[code] = Rule(code, Severity(severity), title, check=check, **options)
+        _RULES[code] = Rule(
+            code,
+            Severity(severity),
+            title,
+            check=check,
+            explains=frozenset(explains.split()),
+            **options,
+        )
         return check
 
     return declare

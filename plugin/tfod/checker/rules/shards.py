@@ -18,6 +18,7 @@ from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, rule
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import excerpt
+from tfod.sources.other_tools import describe_file
 from tfod.tfrecord.damage import DamageKind
 from tfod.tfrecord.shard_sets.shard_names import (
     COMPRESSED_EXTENSIONS,
@@ -47,9 +48,14 @@ def _damage_rule(
     def check_kind(batch: Batch) -> Iterator[Finding]:
         for damage in batch.damages:
             if damage.kind is kind:
+                message, fix = damage.cause, f"{damage.fix[:1].upper()}{damage.fix[1:]}."
+                if kind is DamageKind.FOREIGN:
+                    content, advice = describe_file(damage.shard)
+                    message = f"is not a TFRecord file but {content}" if content else message
+                    fix = advice or fix
                 yield Finding(
-                    message=damage.cause,
-                    fix=f"{damage.fix[:1].upper()}{damage.fix[1:]}.",
+                    message=message,
+                    fix=fix,
                     shard=damage.shard,
                     record=damage.record,
                     offset=damage.offset,
@@ -153,13 +159,15 @@ def _check_record_length(batch: Batch) -> Iterator[Finding]:
     "TFR010 warning: compressed, but without a matching file extension",
     why="TensorFlow does not detect compression and reports a corrupted record; the OD API's "
     "trainer cannot read such shards at all.",
-    fix="Add the extension .gz, or pass compression_type to tf.data.TFRecordDataset.",
+    fix="Add the extension .gz, pass compression_type to tf.data.TFRecordDataset, or write it "
+    "without compression: tfod reshard SOURCE uncompressed --compression none",
     source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
 def _check_compressed_name(result: DatasetResult) -> Iterator[Finding]:
     for shard, compression in _find_compressed(result, has_extension=False):
-        fix = f"Add the extension {'.gz' if compression == 'GZIP' else '.zz'}, or pass "
-        fix += f"compression_type='{compression}' to tf.data.TFRecordDataset."
+        fix = f"Add the extension {'.gz' if compression == 'GZIP' else '.zz'}, pass "
+        fix += f"compression_type='{compression}' to tf.data.TFRecordDataset, or write it without "
+        fix += "compression: tfod reshard SOURCE uncompressed --compression none"
         message = f"the shard is compressed with {compression}, but its extension is not .gz or .zz"
         yield Finding(message=message, shard=shard, value=compression, fix=fix)
 
@@ -191,7 +199,8 @@ def _check_readable(result: DatasetResult) -> Iterator[Finding]:
     "TFR014 info: compressed",
     why="The OD API's trainer cannot read it, whatever its name is: it passes no compression to "
     "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
-    fix="For the OD API, write it without compression: tfod reshard --compression none.",
+    fix="For the OD API, write it without compression: tfod reshard SOURCE uncompressed "
+    "--compression none",
     source=_BUILDER,
 )
 def _check_compression(result: DatasetResult) -> Iterator[Finding]:

@@ -208,7 +208,7 @@ def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
     why="An import replaces all annotations of the task. Annotations other than boxes, masks and "
     "tags are lost permanently.",
     fix="To keep them, import with import_mode=append (CVAT 2.65 or later); tfod cvat import has "
-    "--mode append. To delete them, do so in the task first, or: tfod cvat import --force.",
+    "--mode append. To delete them, do so in the task first; tfod cvat import has --force.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
 def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
@@ -224,7 +224,7 @@ def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     "a job, imported into the task, delete the annotations of the other jobs.",
     fix="Import the shards into their job, or export the whole task again. To keep existing "
     "annotations, import with import_mode=append (CVAT 2.65 or later); tfod cvat import has --mode "
-    "append. To empty the frames, add records without boxes, or: tfod cvat import --force.",
+    "append. To empty the frames, add records without boxes; tfod cvat import has --force.",
     source="cvat/apps/dataset_manager/task.py, import_task_annotations",
 )
 def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:

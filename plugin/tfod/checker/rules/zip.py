@@ -135,6 +135,7 @@ def _check_entries(result: DatasetResult) -> Iterator[Finding]:
     why="There is nothing to import.",
     fix="Add the shards, named *.tfrecord, *.record or *-00000-of-00010.",
     source="cvat/apps/dataset_manager/formats/tfrecord.py (until v2.11): **/*.tfrecord",
+    explains="LAB002 LAB003 LAB004 LAB005 LAB015 ZIP016",
 )
 def _check_shards(result: DatasetResult) -> Iterator[Finding]:
     """Report archives in which no entry is a shard, not even an unreadable one."""

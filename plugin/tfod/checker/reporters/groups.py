@@ -1,0 +1,114 @@
+"""The findings of a report, grouped by rule and cause, in the order in which reports list them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tfod.checker.advice import Causes
+from tfod.checker.finding import FAMILIES, Finding, Rule, Severity
+from tfod.checker.report import Report
+from tfod.checker.rules.registry import all_rules
+
+
+class Group(NamedTuple):
+    """The findings of a rule.
+
+    Attributes:
+        severity: the severity of the rule in this check.
+        fix: the fix of all listed findings if they have the same one, else the fix of the rule.
+        total: number of findings, including those that are not listed.
+        cause: code of the rule that explains the findings; empty if none does.
+        findings: the listed findings, starting with one of each fix, feature and shard.
+    """
+
+    rule: Rule
+    severity: Severity
+    fix: str
+    total: int
+    files: int
+    findings: Sequence[Finding]
+    cause: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """The name of the group in a page: ``BOX013``, ``BOX006-BOX013`` if that explains it."""
+        return f"{self.code}-{self.cause}" if self.cause else self.code
+
+    @property
+    def code(self) -> str:
+        """The code of the rule."""
+        return self.rule.code
+
+
+def group_findings(report: Report) -> list[Group]:
+    """Group the findings of a report by rule and cause, the most severe first, then by family.
+
+    The findings that another rule explains follow it.
+    """
+    listed: dict[tuple[str, str], list[Finding]] = {}
+    for finding in report.findings:
+        listed.setdefault((finding.code, finding.cause), []).append(finding)
+    totals, files = _count_by_cause(report, listed)
+    groups = [
+        _make_group(report, code, cause, listed.get((code, cause), []), total, files[code, cause])
+        for (code, cause), total in totals.items()
+    ]
+    order = list(FAMILIES)
+
+    def sort_key(group: Group) -> tuple[int, int, str]:
+        return -group.severity.rank, order.index(group.code[:3]), group.code
+
+    groups.sort(key=sort_key)
+    codes = {group.code for group in groups if not group.cause}
+    roots = [group for group in groups if group.cause not in codes]
+    explained = {
+        root.code: [group for group in groups if group.cause == root.code] for root in roots
+    }
+    roots.sort(key=lambda root: min(map(sort_key, (root, *explained[root.code]))))
+    return [group for root in roots for group in (root, *explained[root.code])]
+
+
+def _count_by_cause(
+    report: Report, listed: Mapping[tuple[str, str], Sequence[Finding]]
+) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Count the findings and files for each rule and cause, including unlisted findings."""
+    totals, files = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    causes = Causes(report)
+    by_shard: dict[tuple[str, str], Counter[str]] = {}
+    for (code, cause), findings in listed.items():
+        for finding in findings:
+            by_shard.setdefault((code, finding.shard), Counter())[cause] += 1
+    for shard, counts in report.counts.by_shard.items():
+        for code, count in counts.items():
+            by_cause = by_shard.get((code, shard)) or Counter([causes.find(code, shard)])
+            # Unlisted findings have the cause of the listed ones, if there is only one.
+            rest = next(iter(by_cause)) if len(by_cause) == 1 else ""
+            by_cause[rest] += count - by_cause.total()
+            for cause, number in by_cause.items():
+                if number:
+                    totals[code, cause] += number
+                    files[code, cause] += 1
+    return totals, files
+
+
+def _make_group(
+    report: Report, code: str, cause: str, findings: Sequence[Finding], total: int, files: int
+) -> Group:
+    first: dict[tuple[str, str | None, str], Finding] = {}
+    following = []
+    for finding in findings:
+        key = (finding.fix, finding.feature, finding.shard)
+        if first.setdefault(key, finding) is not finding:
+            following.append(finding)
+    rule, fixes = all_rules()[code], {finding.fix for finding in findings}
+    return Group(
+        rule=rule,
+        severity=report.severities[code],
+        fix=fixes.pop() if len(fixes) == 1 else rule.fix,
+        total=total,
+        files=files,
+        findings=[*first.values(), *following],
+        cause=cause,
+    )
