@@ -14,7 +14,7 @@ class TfodError(Exception):
     """The base class of exceptions for invalid input."""
 
 
-def quote_text(value: object) -> str:
+def excerpt(value: object) -> str:
     """Return the repr of a value from the data, truncated to 80 characters."""
     quoted = repr(value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value)
     if len(quoted) <= MAX_TEXT_LENGTH:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tfod.errors import TfodError, quote_text, suggest
+from tfod.errors import TfodError, excerpt, suggest
 
 if TYPE_CHECKING:
     from tfod.checker.check import Options as CheckOptions
@@ -379,7 +379,7 @@ def _choose(option: str, value: str | None, choices: Iterable[str]) -> str | Non
     if value is None or str(value).lower() in choices:
         return None if value is None else value.lower()
     hint = suggest(value, choices) or f"choose from {', '.join(choices)}"
-    raise TfodError(f"{option}: invalid choice: {quote_text(value)}; {hint}")
+    raise TfodError(f"{option}: invalid choice: {excerpt(value)}; {hint}")
 
 
 def _require_rules(option: str, names: Iterable[str]) -> list[str]:
@@ -393,4 +393,4 @@ def _require_rules(option: str, names: Iterable[str]) -> list[str]:
 
 def _require_number(option: str, value: int, minimum: int) -> None:
     if not isinstance(value, int) or value < minimum:
-        raise TfodError(f"{option} {quote_text(value)} is not a whole number of {minimum} or more")
+        raise TfodError(f"{option} {excerpt(value)} is not a whole number of {minimum} or more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -12,8 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tfod.cli.arguments import COMMANDS
 from tfod.cli.main import main
+from tfod.errors import excerpt
 
 from tests.commands import Run, run_python
 from tests.files import write_file
@@ -214,6 +218,45 @@ def test_ctrl_c_while_the_command_is_loaded_is_one_line() -> None:
         "sys.exit(cli.main(['--version']))\n"
     )
     assert run_python("-c", code) == (130, "", "tfod: interrupted\n")
+
+
+VALUES = st.text(max_size=300) | st.lists(st.integers() | st.text(max_size=99)) | st.integers()
+
+
+@given(VALUES, st.sampled_from([1, 40]))
+def test_an_excerpt_is_short_and_a_short_one_is_complete(value: object, factor: int) -> None:
+    value = value * factor if isinstance(value, (str, list)) else value
+    text = excerpt(value)
+    assert len(text) <= 80 and text[-1] == repr(value)[-1]
+    assert text == repr(value) or (len(repr(value)) > 80 and "…" in text)
+
+
+LONG = "é" * 81
+DOCUMENTS = {
+    "rows.csv": f"filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,{LONG},1,1,{LONG},9\n",
+    "voc/a.xml": f"<annotation><filename>{LONG}.jpg</filename><object><name>{LONG}</name>"
+    "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
+    "</annotation>",
+    "a.json": json.dumps(
+        {
+            "images": [{"id": 1, "file_name": f"{LONG}.jpg", "width": 9, "height": 9}],
+            "categories": [{"id": 1, "name": LONG}, {"id": 1, "name": f"{LONG}a"}],
+            "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}],
+        }
+    ),
+    "yolo/data.yaml": f"names: ['{LONG}', '{LONG}']\ntrain: .\nkpt_shape: '{LONG}'\n",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("options", ["", "--no-images", "--set absent"])
+def test_texts_of_documents_are_shortened(
+    name: str, options: str, run: Run, tmp_path: Path
+) -> None:
+    write_file(tmp_path / "documents" / name, DOCUMENTS[name])
+    source = tmp_path / "documents" / name.partition("/")[0]
+    _, out, err = run("convert", source, "out", *options.split())
+    assert out + err and LONG not in out + err
 
 
 @pytest.mark.parametrize("key", ["filename", "source_id", "text", "format", "image/object/x"])

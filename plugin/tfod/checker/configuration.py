@@ -18,7 +18,7 @@ from tfod.checker.profiles.profile import OFF, READY, Profile, Severities
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.rules.registry import require_rule_names
 from tfod.detection.labels.label_map import packaged_label_maps, require_label_map
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError, excerpt, how_to_install
 from tfod.tfrecord.storage.urls import is_url
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ def _require_fit(key: str, value: Any, file: str) -> None:
         raise TfodError(f"{file}: {key}: there is no such key; the keys are {', '.join(_KEYS)}")
     fits, expected = _KEYS[key]
     if not fits(value):
-        wrong = "" if isinstance(value, (dict, list)) else f", not {value!r:.80}"
+        wrong = "" if isinstance(value, (dict, list)) else f", not {excerpt(value)}"
         raise TfodError(f"{file}: {key}: expected {expected}{wrong}")
     if key in ("select", "ignore", "severity"):
         require_rule_names(value, f"{file}: {key}")

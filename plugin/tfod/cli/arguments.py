@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfod.errors import TfodError, quote_text, suggest
+from tfod.errors import TfodError, excerpt, suggest
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             names = [*map(str, action.choices)]
             hint = suggest(str(value).lower(), names) or f"choose from {', '.join(names)}"
-            raise argparse.ArgumentError(action, f"invalid choice: {quote_text(value)}; {hint}")
+            raise argparse.ArgumentError(action, f"invalid choice: {excerpt(value)}; {hint}")
 
 
 def _print_help(options: argparse.Namespace) -> int:
@@ -160,7 +160,7 @@ def _require_command(parser: Parser, first: str) -> None:
         hint = suggest(first.lower(), COMMANDS)
         if not hint and (os.path.exists(first) or not first.isalpha()):
             hint = f"to check it: tfod check {shlex.quote(first)}"
-        parser.error(f"{quote_text(first)} is not a command" + (f"; {hint}" if hint else ""))
+        parser.error(f"{excerpt(first)} is not a command" + (f"; {hint}" if hint else ""))
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -235,7 +235,7 @@ def whole_number(minimum: int = 0, maximum: int | None = None) -> Callable[[str]
         if maximum is None and number > largest:
             raise argparse.ArgumentTypeError(f"{text:.20}… is too large; the limit is {largest:,}")
         if not minimum <= number <= largest:
-            raise argparse.ArgumentTypeError(f"{quote_text(text)} is not a whole number {bounds}")
+            raise argparse.ArgumentTypeError(f"{excerpt(text)} is not a whole number {bounds}")
         return number
 
     return parse
@@ -275,7 +275,7 @@ def rule_names(option: str) -> Callable[[str], list[str]]:
 
         names = [name for part in text.split(",") if (name := part.strip().upper())]
         if not names:
-            raise argparse.ArgumentTypeError(f"{text!r} contains no rule")
+            raise argparse.ArgumentTypeError(f"{excerpt(text)} contains no rule")
         require_rule_names(names, option)
         return names
 

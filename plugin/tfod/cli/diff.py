@@ -24,6 +24,7 @@ from tfod.cli.arguments import (
     whole_number,
 )
 from tfod.cli.printing import begin_output, existing_files
+from tfod.errors import excerpt
 from tfod.formats.table import FORMATS
 from tfod.shards.diff import PIXEL, Diff, Difference, Side
 
@@ -73,7 +74,7 @@ def _pixels(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pixels")
+        raise argparse.ArgumentTypeError(f"{excerpt(text)} is not a number of pixels")
     return number
 
 
@@ -148,7 +149,7 @@ def _format_difference(difference: Difference) -> str:
 
 def _format_box(box: Mapping[str, Any]) -> str:
     corners = ", ".join(f"{corner:.1f}".removesuffix(".0") for corner in box["corners"])
-    return f"{box['name']!r:.81} ({corners})"
+    return f"{excerpt(box['name'])} ({corners})"
 
 
 def _format_counts(counts: Counter[str]) -> str:

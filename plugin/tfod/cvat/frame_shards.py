@@ -13,7 +13,7 @@ from tfod.checker.rules.task import HONEYPOTS
 from tfod.detection.encoder import encode_detection
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.cvat.frame_detections import TRACKS, DetectionBuilder
 from tfod.formats.cvat.shapes import CvatImage, CvatShape
 from tfod.formats.target_map import TargetMap
@@ -106,7 +106,7 @@ class FrameShards(contextlib.ExitStack):
             payload = encode_detection(self._builder.complete(detection, encoded))
         except (OSError, ValueError, TypeError, ArithmeticError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise TfodError(f"frame {image.name!r} cannot be written ({reason})") from error
+            raise TfodError(f"frame {excerpt(image.name)} cannot be written ({reason})") from error
         self._get_writer(image.subset or DEFAULT_SUBSET).write(payload)
         self._result.without_image += read is not None and not encoded
         if encoded:

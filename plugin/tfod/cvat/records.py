@@ -28,7 +28,7 @@ from tfod.detection.images.image import (
 from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.cvat.frame_detections import TRACK, build_shapes
 from tfod.formats.cvat.shapes import Attributes, CvatShape, CvatTag
@@ -115,7 +115,7 @@ def require_storable(kind: str, name: str, fix: str) -> None:
     """Raise TfodError if CVAT would truncate the name, and not find it again."""
     if len(name) > _MAX_NAME:
         length = f"{len(name)} characters, CVAT allows {_MAX_NAME}"
-        raise TfodError(f"{kind} name is too long ({length}); {name!r}; {fix}")
+        raise TfodError(f"{kind} name is too long ({length}); {excerpt(name)}; {fix}")
 
 
 def _find_shards(path: str, label_map: str | None) -> Iterator[tuple[str, str, LabelMap | None]]:
@@ -189,7 +189,7 @@ class NewImages:
         ids = self._ids.setdefault(record.subset, IdMaker())
         item_id, extension = ids.make(path, f"image_{next(self._numbers):06d}")
         if not encoded or not all(size):
-            raise TfodError(f"image {item_id!r} cannot be read from its shard; export it again")
+            raise TfodError(f"image {excerpt(item_id)} is unreadable in its shard; export it again")
         if extension.lower() not in FORMAT_OF_EXTENSION:
             # CVAT looks only at the extension, and its manifest.jsonl lists images only.
             kind = sniff_format(encoded[:16]) or ""
@@ -277,7 +277,7 @@ class ShapeBuilder:
         # Names of Open Images, such as /m/01yrx, can be labels by their display name.
         item = label_map.find(name) if label_map else None
         if item is None or item.display_name not in self._labels:
-            raise TfodError(f"{record.location}: class {name!r} is not a label of the task")
+            raise TfodError(f"{record.location}: class {excerpt(name)} is not a label of the task")
         return item.display_name
 
     def _fit_attributes(self, label: str, values: Mapping[str, Any]) -> Attributes:

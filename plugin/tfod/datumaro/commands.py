@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 
 
 def build_parser(parser_ctor: Callable[..., Any] = argparse.ArgumentParser) -> Any:
@@ -112,7 +112,7 @@ def _split_options(options: str) -> list[str]:
     try:
         return shlex.split(options)
     except ValueError as error:
-        raise TfodError(f"--input-args: {options!r} ends too early ({error})") from None
+        raise TfodError(f"--input-args: {excerpt(options)} ends too early ({error})") from None
 
 
 def _check_filter(expression: str | None) -> None:
@@ -122,7 +122,7 @@ def _check_filter(expression: str | None) -> None:
     try:
         etree.XPath(expression or "/item")
     except etree.XPathSyntaxError as error:
-        raise TfodError(f"-e: {expression!r} is not an XPath expression ({error})") from None
+        raise TfodError(f"-e: {excerpt(expression)} is not an XPath expression ({error})") from None
 
 
 def _target_folder(args: argparse.Namespace) -> str:

@@ -20,7 +20,7 @@ from tfod.detection import keys
 from tfod.detection.images.image import DEFAULT_EXTENSION
 from tfod.detection.labels.labels_file import load_classes
 from tfod.detection.losses import LossCounter
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.tfrecord.reader import read_record_batches
@@ -208,7 +208,7 @@ class ShardExporter(compat.Exporter):
             file.complete()
 
     def _report_annotation(self, reason: str) -> None:
-        error = TfodError(f"item {self._current.id!r:.81}: {reason}")
+        error = TfodError(f"item {excerpt(self._current.id)}: {reason}")
         item_id = (self._current.id, self._current.subset)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
@@ -251,4 +251,4 @@ def _has_other_classes(path: str, text: str) -> bool:
 
 def _convert_error(item: Any, error: Exception) -> TfodError:
     reason = getattr(error, "strerror", None) or str(error)
-    return TfodError(f"item {item.id!r:.81} cannot be written ({reason})")
+    return TfodError(f"item {excerpt(item.id)} cannot be written ({reason})")

@@ -34,7 +34,7 @@ from tfod.detection.images.image import (
 )
 from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.losses import LossCounter
-from tfod.errors import ShardError, TfodError
+from tfod.errors import ShardError, TfodError, excerpt
 from tfod.example.example import Example
 from tfod.formats.reading.files import ASSUMED_UPRIGHT, ROTATED_BY_EXIF
 from tfod.sources.reading import decode_detection
@@ -94,7 +94,7 @@ class ImageEncoder:
     def __post_init__(self) -> None:
         if self.image_ext and _add_dot(self.image_ext).lower() not in FORMAT_OF_EXTENSION:
             supported = ", ".join(FORMAT_OF_EXTENSION)
-            raise OptionError(f"image_ext: {self.image_ext!r} is not one of {supported}")
+            raise OptionError(f"image_ext: {excerpt(self.image_ext)} is not one of {supported}")
 
     def prepare(self, item: Any, trusts_size: bool, is_stored: bool) -> UprightImage:
         """Return an item's image, rotated according to its EXIF orientation.
@@ -109,7 +109,7 @@ class ImageEncoder:
         encoded = self.encode(item, media) if has_image else None
         if self.is_needed and not encoded:
             raise TfodError(
-                f"item {item.id!r:.81} has no image, which this format requires; import the "
+                f"item {excerpt(item.id)} has no image, which this format requires; import the "
                 "dataset with its images"
             )
         name = self._choose_filename(item, media, encoded)
@@ -118,7 +118,10 @@ class ImageEncoder:
         if not encoded or turn == UPRIGHT:
             return UprightImage(name, encoded, frame, frame)
         assert media is not None  # it has bytes
-        rotated, stored_size = rotate_image(encoded, f"image {name!r:.81}"), image_size(encoded)
+        rotated, stored_size = (
+            rotate_image(encoded, f"image {excerpt(name)}"),
+            image_size(encoded),
+        )
         rotated_size = image_size(rotated)
         is_swapped = stored_size != rotated_size and frame in (stored_size, rotated_size)
         trusts_size = trusts_size and media.has_size and is_swapped
@@ -158,7 +161,7 @@ class ImageEncoder:
         state = "damaged or cut short" if header else looks_like(data, 0, len(data))
         state = state or ("not a readable image" if data else "empty")
         name = path or self._choose_filename(item, media, data)
-        raise TfodError(f"item {item.id!r}: {name} is {state}; replace it")
+        raise TfodError(f"item {excerpt(item.id)}: {name} is {state}; replace it")
 
     def _choose_filename(self, item: Any, media: Any, encoded: bytes | None) -> str:
         """Return the name from the import, or else the item's id with an extension."""

@@ -27,7 +27,7 @@ from tfod.detection.box_geometry import find_far_boxes, find_pixel_boxes
 from tfod.detection.detection import Detection, Keypoints, PngMask, ShapeDetails
 from tfod.detection.features.schema import PROFILES
 from tfod.detection.images.image import image_size, read_image_header
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.example.example import (
     bytes_feature,
     encode_example,
@@ -65,7 +65,7 @@ def encode_detection(detection: Detection) -> bytes:
         if attributes or detection.image_extra or detection.shape_details or detection.image_labels:
             _encode_attributes(detection, features, len(boxes))
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
-        image = f"image {detection.filename!r}: " if detection.filename else ""
+        image = f"image {excerpt(detection.filename)}: " if detection.filename else ""
         raise TfodError(f"{image}{name} {_describe(error)}") from error
     return encode_example(features)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tfod.detection.labels.dataset_classes import BACKGROUND
 from tfod.detection.labels.label_map import Keypoint, LabelMap, LabelMapItem, load_label_map
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.documents import read_json, to_short_json
 from tfod.formats.reading.objects import SourceClasses
@@ -144,7 +144,7 @@ def _read_categories(
             points = tuple(Keypoint(index, label) for index, label in enumerate(labels, start))
             item = categories.setdefault(number, LabelMapItem(number, str(name), keypoints=points))
             if item.name != str(name):
-                raise ValueError(f"id {number} is used by {item.name!r:.81} and {name!r:.81}")
+                raise ValueError(f"id {number} is used by {excerpt(item.name)} and {excerpt(name)}")
     return categories, names
 
 
@@ -168,8 +168,8 @@ def merge_categories(
             other = items.setdefault(number, item)
             if other.name != item.name:
                 raise TfodError(
-                    f"{document.file}: category {number} is {item.name!r:.81}, but "
-                    f"{other.name!r:.81} in another set; convert them separately"
+                    f"{document.file}: category {number} is {excerpt(item.name)}, but "
+                    f"{excerpt(other.name)} in another set; convert them separately"
                 )
     kept: dict[int, LabelMapItem] = {}
     first: dict[str, int] = {}
@@ -181,20 +181,21 @@ def merge_categories(
             continue
         problems.add(
             "categories with the name of another one, merged into one class",
-            f"{path}: {name!r:.81} is {first[name]} and {number}, written as {first[name]}",
+            f"{path}: {excerpt(name)} is {first[name]} and {number}, written as {first[name]}",
         )
     if 0 in kept and kept[0].name != BACKGROUND:
         for document in documents:
             if 0 in document.locations:
                 raise TfodError(
-                    f"{document.locations[0]}: category 0 ({kept[0].name!r:.81}) is used, but the "
-                    "OD API reserves 0 for the background and rejects a label map with it; number "
-                    "the categories from 1, or choose a label map with other ids with --label-map"
+                    f"{document.locations[0]}: category 0 ({excerpt(kept[0].name)}) is used, but "
+                    "the OD API reserves 0 for the background and rejects a label map with it; "
+                    "number the categories from 1, "
+                    "or choose a label map with other ids with --label-map"
                 )
         problems.add(
             "categories with id 0 and without annotations, left out because the OD API reserves 0 "
             "for the background",
-            f"{path}: {kept.pop(0).name!r:.81}",
+            f"{path}: {excerpt(kept.pop(0).name)}",
         )
     merged = LabelMap(tuple(kept[number] for number in sorted(kept)))
     return SourceClasses(merged, f"made from {path}", file=path)

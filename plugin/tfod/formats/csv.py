@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import Dataset, Images, select_subsets
 from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import DECIMALS, format_numbers
@@ -217,7 +217,9 @@ def _read_side(values: Mapping[str, str], name: str, location: str) -> int | Non
         return None
     value = parse_number(text, f"{location}: {name} is")
     if not (1 <= value <= _MAX_SIDE and value.is_integer()):
-        raise TfodError(f"{location}: {name} is {text!r:.81} instead of a whole number of pixels")
+        raise TfodError(
+            f"{location}: {name} is {excerpt(text)} instead of a whole number of pixels"
+        )
     return int(value)
 
 

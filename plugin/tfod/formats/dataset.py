@@ -15,7 +15,7 @@ from tfod.detection.images.image import image_size
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import Loss, LossCounter
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.example.wire import Kind
 from tfod.formats.numbers import multiply_as_typed
 from tfod.formats.options import ConversionProblems
@@ -54,7 +54,7 @@ class Dataset:
 def subset_error(source: str, requested: str, names: Iterable[str]) -> TfodError:
     """Return the error for a subset that does not exist."""
     listed = ", ".join(names)
-    return TfodError(f"{source} has no subset {requested!r}; choose another --set: {listed}")
+    return TfodError(f"{source} has no subset {excerpt(requested)}; choose another --set: {listed}")
 
 
 def select_subsets(subsets: Mapping[str, _T], requested: str | None, source: str) -> dict[str, _T]:
@@ -190,7 +190,7 @@ class Images:
         classes, labels = self.all_classes, detection.image_labels
         ids = self.classes[self.splits[row] : self.splits[row + 1]]
         if detection.image_masks.get("panoptic_category"):
-            classes.require_same_ids(self.label_map, f"image {detection.filename!r}")
+            classes.require_same_ids(self.label_map, f"image {excerpt(detection.filename)}")
 
         def to_new_ids(texts: list[str | None], old: list[Any]) -> list[Any]:
             pairs = zip(classes.ids(self.label_map, texts, old), old, strict=True)
@@ -221,7 +221,7 @@ class Images:
     def _require_none(self, is_invalid: np.ndarray, problem: str) -> None:
         for box in np.flatnonzero(is_invalid)[:1].tolist():
             row = int(np.searchsorted(self.splits, box, side="right")) - 1
-            raise TfodError(f"image {self.filenames[row]!r:.81} has {problem}")
+            raise TfodError(f"image {excerpt(self.filenames[row])} has {problem}")
 
     @property
     def rows_with_image(self) -> list[int]:
@@ -247,7 +247,7 @@ class Images:
         counts = np.diff(self.splits)
         for row in np.flatnonzero((self.sizes <= 0).any(axis=1) & (counts > 0)).tolist():
             raise TfodError(
-                f"image {self.filenames[row]!r:.81} has no size, which is needed to convert its "
+                f"image {excerpt(self.filenames[row])} has no size, which is needed to convert its "
                 "boxes to pixels; write image/height and image/width into its record"
             )
         sizes = np.tile(np.repeat(self.sizes, counts, axis=0)[:, ::-1], 2)

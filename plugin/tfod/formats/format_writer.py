@@ -24,7 +24,7 @@ from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import UNSUPPORTED as UNSUPPORTED
 from tfod.detection.losses import LossCounter
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import ConversionResult, Dataset, Images
 from tfod.formats.options import ConversionProblems, OddMasks, Options, Refusal
 from tfod.sources.label_map_search import LABEL_MAP_FILE
@@ -177,7 +177,9 @@ class FormatWriter(abc.ABC):
     def require_name(self, subset: str) -> None:
         """Raise TfodError if the name of a subset cannot be written."""
         if safe_relative_path(subset) != subset:
-            raise TfodError(f"the subset {subset!r:.81} cannot be the name of a folder; rename it")
+            raise TfodError(
+                f"the subset {excerpt(subset)} cannot be the name of a folder; rename it"
+            )
 
     @abc.abstractmethod
     def begin(self, subset: str) -> None:
@@ -209,11 +211,11 @@ class FormatWriter(abc.ABC):
                 self._write(path, images.get_encoded(row) or b"")
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise TfodError(
-                    f"image {names[row]!r:.81} cannot be written, because other images are in a "
+                    f"image {excerpt(names[row])} cannot be written, because other images are in a "
                     "folder of that name; rename one of them"
                 ) from None
             except OSError as error:
-                message = f"image {names[row]!r:.81} cannot be written: {error.strerror}"
+                message = f"image {excerpt(names[row])} cannot be written: {error.strerror}"
                 raise TfodError(message) from None
         return names
 
@@ -250,7 +252,7 @@ class FormatWriter(abc.ABC):
         for item in label_map.items:
             if item.class_name != item.class_name.strip() or not item.class_name:
                 raise TfodError(
-                    f"class {item.class_name!r:.81} is empty or has leading or trailing spaces, "
+                    f"class {excerpt(item.class_name)} is empty or has leading or trailing spaces, "
                     "which readers of this format remove; rename it"
                 )
 
@@ -261,7 +263,7 @@ class FormatWriter(abc.ABC):
         try:
             pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
-            message = f"image {detection.filename!r:.81}: a mask cannot be decoded ({error})"
+            message = f"image {excerpt(detection.filename)}: a mask cannot be decoded ({error})"
             raise TfodError(message) from None
         if pixels.shape == size:
             return pixels

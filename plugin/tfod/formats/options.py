@@ -13,7 +13,7 @@ import numpy as np
 from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.losses import Loss
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.target_map import TargetMap
 
 _MAX_LOCATIONS = 10
@@ -168,7 +168,7 @@ class ConversionProblems:
         """Remove spaces around a class name, and count it if it had any."""
         if (trimmed := name.strip()) != name:
             problem = "class names with leading or trailing spaces, removed"
-            self.add(problem, f"{location}: {name!r}")
+            self.add(problem, f"{location}: {excerpt(name)}")
         return trimmed
 
     def raise_refusals(self, images: int, objects: int) -> None:

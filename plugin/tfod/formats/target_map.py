@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tfod.detection.labels.dataset_classes import BACKGROUND, Classes
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem, decode_label_map, read_label_map
 from tfod.detection.labels.labels_file import load_classes
-from tfod.errors import LabelMapError
+from tfod.errors import LabelMapError, excerpt
 from tfod.sources.label_map_search import (
     LABEL_MAP_FILE,
     find_folder_label_map,
@@ -104,19 +104,22 @@ class TargetMap:
         present = self.base if self.content is None else self.label_map
         zero = present.find_id(0)
         if zero is not None and zero.class_name != BACKGROUND:
-            cause = f"class {zero.class_name!r} has the id 0, which is reserved for the background"
+            cause = (
+                f"class {excerpt(zero.class_name)} has the id 0, which is reserved for the "
+                "background"
+            )
             raise LabelMapError(f"{self.path}: {cause}; number the classes from 1")
         for file, item in ((file, item) for file in self.other_maps for item in classes.used):
             other = self.other_maps[file].find(item.class_name)
             if other is not None and other.id != item.id:
                 raise LabelMapError(
-                    f"class {item.class_name!r} has the id {item.id} in {self.path}, but "
+                    f"class {excerpt(item.class_name)} has the id {item.id} in {self.path}, but "
                     f"{other.id} in {file}; correct one of them, or write to another folder"
                 )
         missing = tuple(item for item in classes.used if present.find_id(item.id) is None)
         items = sorted((*present.items, *missing), key=lambda item: item.id)
         label_map = LabelMap(tuple(items))
-        added = ", ".join(f"{item.class_name!r} ({item.id})" for item in missing)
+        added = ", ".join(f"{excerpt(item.class_name)} ({item.id})" for item in missing)
         return CompleteMap(
             label_map,
             self._append(missing, overwrite) or label_map.to_text().encode(),
@@ -130,7 +133,7 @@ class TargetMap:
         if not overwrite:
             names = ", ".join(repr(item.class_name) for item in missing)
             near = self.label_map.fuzzy_names.find_nearest(missing[0].class_name)
-            hint = f" (did you mean {near!r}?)" if near else ""
+            hint = f" (did you mean {excerpt(near)}?)" if near else ""
             fix = "add them to the file, or append them with --overwrite"
             raise LabelMapError(f"{self.path} lacks the classes {names}{hint}; {fix}")
         items, label_map = tuple(missing), LabelMap()

@@ -21,7 +21,7 @@ from tfod.detection.box_geometry import PixelBox, enclose_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, select_subsets
 from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import DECIMALS, format_numbers, format_rows
@@ -181,7 +181,7 @@ class _Year:
             if file is None:
                 raise TfodError(
                     f"{path}, line {number}: {self.annotations} has no XML file for "
-                    f"{line[:80]!r}; correct the line or add the file"
+                    f"{excerpt(line)}; correct the line or add the file"
                 )
             if file in files:
                 problems.add("annotations that are listed twice in a set, written once", file)

@@ -22,7 +22,7 @@ from tfod.detection.box_geometry import enclose_points
 from tfod.detection.detection import Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError, excerpt, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, select_subsets
 from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import format_numbers, format_rows, multiply_as_typed
@@ -86,7 +86,7 @@ def read(source: str, options: Options) -> Dataset:
     first: dict[str, int] = {}
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
-            problems.add(_NAMESAKES, f"{file}: {name!r:.81} is {first[name]} and {number}")
+            problems.add(_NAMESAKES, f"{file}: {excerpt(name)} is {first[name]} and {number}")
     builder = DatasetBuilder(classes, options, problems, is_normalized=True)
     subsets = select_subsets(layout.subsets, options.subset, file)
     for path in itertools.chain(*subsets.values()):
@@ -115,7 +115,7 @@ def _read_yaml(file: str, problems: ConversionProblems) -> _Layout:
     }
     for key, paths in named.items():
         if not all(isinstance(path, str) for path in paths):
-            raise TfodError(f"{file}: {key} is {settings[key]!r:.40}; write {key}: images/{key}")
+            raise TfodError(f"{file}: {key} is {excerpt(settings[key])}; write {key}: images/{key}")
     subsets = _find_existing(named, roots, file, problems)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; add train: images/train")
@@ -170,7 +170,9 @@ def _read_kpt_shape(value: Any, file: str) -> tuple[int, int]:
         count, numbers = map(int, value)
         if count > 0 and numbers in (2, 3):
             return count, numbers
-    raise TfodError(f"{file}: kpt_shape is {value!r:.40}, expected for example [17, 3]; correct it")
+    raise TfodError(
+        f"{file}: kpt_shape is {excerpt(value)}, expected for example [17, 3]; correct it"
+    )
 
 
 def _is_subset(roots: list[str], key: str, value: object) -> bool:
@@ -341,7 +343,9 @@ class Writer(FormatWriter):
     def require_name(self, subset: str) -> None:
         super().require_name(subset)
         if subset in _RESERVED_KEYS:
-            raise TfodError(f"the subset {subset!r} has a reserved name in data.yaml; rename it")
+            raise TfodError(
+                f"the subset {excerpt(subset)} has a reserved name in data.yaml; rename it"
+            )
 
     def begin(self, subset: str) -> None:
         self._subsets.append(to_stem(subset))
@@ -365,8 +369,8 @@ class Writer(FormatWriter):
                 self._write(path, b"".join(lines[start:end]))
             except (FileExistsError, NotADirectoryError):
                 raise TfodError(
-                    f"image {name!r:.81} cannot be written, because YOLO would use the same label "
-                    "file for another image; rename one of them"
+                    f"image {excerpt(name)} cannot be written, because YOLO would use the same "
+                    "label file for another image; rename one of them"
                 ) from None
 
     def finish(self, label_map: LabelMap) -> None:

@@ -23,6 +23,7 @@ from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.labels_file import is_labels_file
+from tfod.errors import excerpt
 from tfod.example.example_batch import copy_bytes
 from tfod.example.wire import Kind
 from tfod.formats.dataset import Images
@@ -168,9 +169,11 @@ class Diff:
             new = b.names.get(number, name)
             if name not in ids_b and new not in ids_a:
                 renamed[name] = new
-                self._add("class_renamed", None, None, f"{name!r:.81} → {new!r:.81}, id {number}")
+                self._add(
+                    "class_renamed", None, None, f"{excerpt(name)} → {excerpt(new)}, id {number}"
+                )
             elif ids_b.get(name, number) != number:
-                text = f"{name!r:.81} has id {number} → {ids_b[name]}"
+                text = f"{excerpt(name)} has id {number} → {ids_b[name]}"
                 self._add("class_renumbered", None, None, text)
         for change, side, matched_names in (
             ("class_removed", a, {*ids_b, *renamed}),
@@ -180,7 +183,7 @@ class Diff:
             used = {number for record in side.records for number in record.classes}
             numbers = side.names if self._has_ids else used
             for name in sorted({side.names[number] for number in numbers} - matched_names):
-                self._add(change, None, None, f"{name!r:.81}")
+                self._add(change, None, None, f"{excerpt(name)}")
         return renamed
 
     def _compare(self, a: Record, b: Record) -> None:

@@ -25,6 +25,7 @@ from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.images.image import FIRST_TRANSPOSED, ImageHeader
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, parse_source_id
 from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import excerpt
 from tfod.example.encoding_issues import EncodingIssue
 from tfod.example.example import Example, bytes_feature, float_feature, int64_feature, text_feature
 from tfod.example.example_batch import ExampleBatch, copy_bytes
@@ -95,7 +96,7 @@ class EditedRecord:
         numbers = [value for value in values if isinstance(value, int)]
         self.new[key] = text_feature(texts) if texts else int64_feature(numbers)
         old, new = _to_json(before), _to_json(values)
-        change = f"{old!r:.81} changed to {new!r:.81}" if before else f"set to {new!r:.81}"
+        change = f"{excerpt(old)} changed to {excerpt(new)}" if before else f"set to {excerpt(new)}"
         yield make_change(message or f"{key}: {change}", key, old, new)
 
     # The original values; empty if a feature has the wrong type
@@ -343,7 +344,7 @@ def number_source_id(record: EditedRecord, *, is_number: bool) -> Iterator[Findi
     yield from record.put(key, [record.source_ids.next()])
     if former and extra is not None:
         record.new[keys.EXTRA_ATTRIBUTES] = bytes_feature([extra])
-        message = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {text!r:.81}"
+        message = f"{keys.EXTRA_ATTRIBUTES}: keeps the source id {excerpt(text)}"
         yield make_change(message, keys.EXTRA_ATTRIBUTES, None, text)
 
 

@@ -13,7 +13,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.labels.labels_file import read_classes
-from tfod.errors import LabelMapError
+from tfod.errors import LabelMapError, excerpt
 from tfod.example.example import int64_feature
 from tfod.example.example_batch import Column, ExampleBatch, copy_bytes, decode_texts
 from tfod.example.wire import Kind
@@ -94,7 +94,7 @@ class JoinedClasses:
             item = self.classes.label_map.find(text or "")
             if text and (item is None or item.id != number):
                 raise LabelMapError(
-                    f"{batch.records.shard}: the class {text!r:.81} has id "
+                    f"{batch.records.shard}: the class {excerpt(text)} has id "
                     f"{item.id if item else 'none'} in the joined label map, but its objects would "
                     f"get id {number}; give the classes unique names"
                 )

@@ -21,7 +21,7 @@ from tfod.checker.reporters.wording import format_record
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import RecordError, TfodError
+from tfod.errors import RecordError, TfodError, excerpt
 from tfod.example.example_batch import ExampleBatch
 from tfod.sources.layouts import describe_missing_objects
 from tfod.sources.resolved import ResolvedSources, Shard
@@ -92,7 +92,7 @@ def draw_records(
         raise drawn.damage.to_error()
     if not drawn.cards and class_name is not None:
         names = join_names(sorted(map(repr, drawn.classes)), _MAX_NAMES) or "none"
-        raise TfodError(f"no object has the class {class_name!r:.81}; existing classes: {names}")
+        raise TfodError(f"no object has the class {excerpt(class_name)}; existing classes: {names}")
     return drawn
 
 

@@ -30,7 +30,7 @@ from tfod.checker.profiles.python_source import PythonSource
 from tfod.checker.rules.registry import require_rule_names
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec
-from tfod.errors import TfodError, how_to_install, suggest
+from tfod.errors import TfodError, excerpt, how_to_install, suggest
 from tfod.example.wire import Kind
 
 _MAX_FILE_BYTES = 256 << 10
@@ -57,7 +57,7 @@ def load_profile(name_or_path: str) -> Profile:
     except RecursionError:
         raise TfodError(f"{name_or_path}: is nested too deeply for a profile") from None
     features = {
-        key: _parse_spec(feature, f"{name_or_path}: features[{key!r}]")
+        key: _parse_spec(feature, f"{name_or_path}: features[{excerpt(key)}]")
         for key, feature in document["features"].items()
     }
     name = document.get("name") or path.name.partition(".")[0] or "profile"
@@ -161,7 +161,7 @@ def _parse_json(data: bytes, path: str) -> Any:
         values: dict[str, Any] = {}
         for key, value in pairs:
             if key in values:
-                raise ValueError(f"duplicate key {key!r:.60}")
+                raise ValueError(f"duplicate key {excerpt(key)}")
             values[key] = value
         return values
 
@@ -194,7 +194,7 @@ def _parse_yaml(data: bytes, path: str) -> Any:
             seen: set[str] = set()
             for key, _ in node.value:
                 if str(key.value) in seen:
-                    fail(f"duplicate key {key.value!r:.60}", key.start_mark)
+                    fail(f"duplicate key {excerpt(key.value)}", key.start_mark)
                 seen.add(str(key.value))
             return super().construct_mapping(node, deep)
 

@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from typing import Any, NoReturn
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 
 _PREFERRED_NAME = "feature_description"  # the dict to use if a file has several
 _sign = inspect.signature
@@ -99,24 +99,25 @@ class PythonSource:
                 self._fail(call, "another dict is included here; write its features into this one")
             key = self._read_value(key_node)
             if not isinstance(key, str):
-                self._fail(key_node, f"the key {key!r:.60} is not text")
+                self._fail(key_node, f"the key {excerpt(key)} is not text")
             features[key] = self._read_feature(key, call)
         return features
 
     def _read_feature(self, key: str, node: ast.expr) -> dict[str, Any]:
         name = _get_call(node)
         if name is None or not isinstance(node, ast.Call):
-            self._fail(node, f"{key!r} is {ast.unparse(node):.60}; use {', '.join(_CALLS)}")
+            self._fail(node, f"{excerpt(key)} is {ast.unparse(node):.60}; use {', '.join(_CALLS)}")
         try:
             keywords = {keyword.arg or "**": keyword.value for keyword in node.keywords}
             arguments = _CALLS[name].bind(*node.args, **keywords).arguments
         except TypeError as error:
-            self._fail(node, f"{key!r}: {name}: {error}")
+            self._fail(node, f"{excerpt(key)}: {name}: {error}")
         dtype = self._read_dtype(key, arguments.pop("dtype"))
         values = {name: self._read_value(value) for name, value in arguments.items()}
         if name == "FixedLenSequenceFeature" and values.get("allow_missing") is not True:
             self._fail(
-                node, f"{key!r} is for SequenceExamples; for Examples, add allow_missing=True"
+                node,
+                f"{excerpt(key)} is for SequenceExamples; for Examples, add allow_missing=True",
             )
         if name != "FixedLenFeature":  # any number of values
             return {"kind": "VarLenFeature", "dtype": dtype}
@@ -130,7 +131,8 @@ class PythonSource:
         if isinstance(node, ast.Name) and self.bound[node.id]:
             name = self.constants.get(node.id)
         if str(name) not in _DTYPES:
-            self._fail(node, f"{key!r}: dtype {ast.unparse(node):.40} is invalid in an Example")
+            dtype = f"{ast.unparse(node):.40}"
+            self._fail(node, f"{excerpt(key)}: dtype {dtype} is invalid in an Example")
         return _DTYPES[str(name)]
 
     def _read_value(self, node: ast.expr) -> Any:

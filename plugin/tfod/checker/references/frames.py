@@ -25,7 +25,7 @@ from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.finding import Location
 from tfod.checker.references.cvat_task import Frame, Task
 from tfod.detection.labels.fuzzy_names import FuzzyNames, strip_punctuation
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.tfrecord.image_names import safe_relative_path, split_extension
 
 _MAX_NUMBER_LENGTH = 20
@@ -89,7 +89,7 @@ class Matcher:
         name = posixpath.basename(to_image_id(filename))
         # CVAT matches kitten3.jpg with frame 3.
         if index is None or (matched_by is MatchedBy.DIGITS and not name.startswith(_VIDEO_NAME)):
-            raise TfodError(f"{location}: image {filename!r:.81} matches no frame of the task")
+            raise TfodError(f"{location}: image {excerpt(filename)} matches no frame of the task")
         return index
 
     def is_reached_by_cvat(self, frame: Frame) -> bool:

@@ -12,6 +12,7 @@ from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.problems import EMPTY_RECORD, READ
+from tfod.errors import excerpt
 from tfod.example.encoding_issues import EncodingIssue
 from tfod.example.example_batch import EncodingProblem, copy_bytes
 from tfod.example.wire import Kind
@@ -170,7 +171,7 @@ def _check_utf8(batch: Batch) -> Iterator[Finding]:
             invalid = next((value for value in values if not _is_utf8(value)), None)
             if invalid is not None:
                 text = invalid[:_MAX_TEXT_SHOWN].decode("latin-1")
-                message = f"{column.key} is not UTF-8; as Latin-1 it reads {text!r:.81}"
+                message = f"{column.key} is not UTF-8; as Latin-1 it reads {excerpt(text)}"
                 yield batch.finding(row, message, column.key, text)
 
 

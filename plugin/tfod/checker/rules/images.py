@@ -18,6 +18,7 @@ from tfod.checker.rules.tensorflow_images import find_decoding_obstacle
 from tfod.detection import keys
 from tfod.detection.images.image import FIRST_TRANSPOSED
 from tfod.detection.problems import READ
+from tfod.errors import excerpt
 
 
 @rule(
@@ -91,7 +92,7 @@ def _check_format(facts: ImageFacts) -> Iterator[Finding]:
 
 def _report_format(facts: ImageFacts) -> Finding:
     actual, declared = facts.header.format if facts.header else "", facts.declared_format
-    message = f"image/format is {declared!r:.81}, but the image is a {FORMAT_TITLES[actual]}"
+    message = f"image/format is {excerpt(declared)}, but the image is a {FORMAT_TITLES[actual]}"
     return Finding(message, keys.FORMAT, declared, f"Write {actual!r} into image/format.")
 
 
@@ -206,7 +207,7 @@ def _check_sha256(batch: Batch) -> Iterator[Finding]:
         elif re.fullmatch(r"[0-9a-fA-F]{64}", declared):
             message = f"is {declared[:12]}…, but the image has {image.sha256[:12]}…"
         else:
-            message = f"is {declared[:80]!r}, not 64 hexadecimal digits"
+            message = f"is {excerpt(declared)}, not 64 hexadecimal digits"
         key = batch.key_for(keys.SHA256)
         yield batch.finding(row, f"{key} {message}", key, declared[:80])
 

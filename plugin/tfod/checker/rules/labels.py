@@ -24,6 +24,7 @@ from tfod.checker.rules.registry import (
 from tfod.detection import keys
 from tfod.detection.labels.fuzzy_names import fold_name
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
+from tfod.errors import excerpt
 from tfod.sources.resolved import LabelMapFile
 
 _UTIL = "tensorflow/models: utils/label_map_util.py"
@@ -95,7 +96,7 @@ def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
         ids_by_name.setdefault(item.name, []).append(str(item.id))
     for name, ids in ids_by_name.items():
         if name and len(ids) > 1:
-            yield Finding(f"class {name!r:.81} has several ids: {', '.join(ids)}", value=name)
+            yield Finding(f"class {excerpt(name)} has several ids: {', '.join(ids)}", value=name)
 
 
 @dataset_rule(
@@ -110,9 +111,11 @@ def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Report classes with the id 0, which items without an id have too, or a negative id."""
     for item in _get_items(file):
         if item.id < 0:
-            yield Finding(f"{item.class_name!r:.81} has the negative id {item.id}", value=item.id)
+            yield Finding(
+                f"{excerpt(item.class_name)} has the negative id {item.id}", value=item.id
+            )
         elif item.id == 0 and not _is_background(item):
-            yield Finding(f"{item.class_name!r:.81} has the id 0", value=0)
+            yield Finding(f"{excerpt(item.class_name)} has the id 0", value=0)
 
 
 @rule(
@@ -130,12 +133,12 @@ def _check_known_text(use: ClassUse) -> Iterator[Finding]:
     fuzzy_names = use.label_map.fuzzy_names
     if not fuzzy_names.find_same(use.text):
         nearest = fuzzy_names.find_nearest(use.text)
-        hint = f", did you mean {nearest!r:.81}" if nearest else ""
+        hint = f", did you mean {excerpt(nearest)}" if nearest else ""
         items = use.label_map.items  # there may be a million
         names = [item.class_name for item in items[:_MAX_CLASSES_SHOWN]]
         listed = join_names(names, _MAX_CLASSES_SHOWN, len(items))
-        message = f"class {use.text!r:.81} is not in the label map{hint} (it has {listed})"
-        fix = f"Write {nearest!r:.81} instead of {use.text!r:.81}." if nearest else ""
+        message = f"class {excerpt(use.text)} is not in the label map{hint} (it has {listed})"
+        fix = f"Write {excerpt(nearest)} instead of {excerpt(use.text)}." if nearest else ""
         yield Finding(message, keys.CLASS_TEXT, use.text, fix)
 
 
@@ -174,8 +177,8 @@ def _check_text_matches_id(use: ClassUse) -> Iterator[Finding]:
     if item is None or use.label in use.label_map.find_ids(use.text):
         return
     other = use.label_map.find_id(use.label)
-    other_class = f", which is {other.class_name!r:.81}" if other else ""
-    message = f"class {use.text!r:.81} has id {item.id} in the label map, but "
+    other_class = f", which is {excerpt(other.class_name)}" if other else ""
+    message = f"class {excerpt(use.text)} has id {item.id} in the label map, but "
     message += f"{use.label}{other_class} in the record"
     yield Finding(message, keys.CLASS_LABEL, use.label)
 
@@ -227,7 +230,7 @@ def _check_spelling(use: ClassUse) -> Iterator[Finding]:
         return
     name = use.label_map.fuzzy_names.find_same(use.text)
     if name:
-        message = f"class {use.text!r:.81} is {name!r:.81} in the label map"
+        message = f"class {excerpt(use.text)} is {excerpt(name)} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
 
@@ -263,7 +266,7 @@ def _check_used(result: DatasetResult) -> Iterator[Finding]:
         for item in used.label_map.items if used.label_map and used.uses else ():
             is_used = item.id in ids or not texts.isdisjoint((item.name, item.display_name))
             if not is_used and item.id != 0:
-                message = f"class {item.class_name!r:.81} (id {item.id}) has no object"
+                message = f"class {excerpt(item.class_name)} (id {item.id}) has no object"
                 yield Finding(message=message, shard=used.map_name, value=item.class_name)
 
 
@@ -322,7 +325,9 @@ def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, 
             spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
     for texts in spellings.values():
         if len(texts) > 1:
-            shown = [f"{text!r:.81} ({plural(objects[text], 'object')})" for text in texts.values()]
+            shown = [
+                f"{excerpt(text)} ({plural(objects[text], 'object')})" for text in texts.values()
+            ]
             message = f"{' and '.join(shown)} are {len(texts)} classes, but differ only in case, "
             message += "spaces, hyphens or underscores"
             yield message, list(texts.values())
@@ -345,10 +350,10 @@ def _check_positive_id_of_text(use: ClassUse) -> Iterator[Finding]:
         item = label_map.find(text) if text else label_map.find_id(0)
     # LAB008 reports texts that are in the label map.
     if item is None and text and label is not None and _is_not_positive(label, label_map):
-        yield Finding(f"class {text!r:.81} has the id {label}", keys.CLASS_LABEL, label)
+        yield Finding(f"class {excerpt(text)} has the id {label}", keys.CLASS_LABEL, label)
     elif item and item.id == 0 and _is_background(item):
         fix = "Remove the objects of the background, or give their class an id above 0."
-        message = f"an object has the class {item.class_name!r:.81}"
+        message = f"an object has the class {excerpt(item.class_name)}"
         yield Finding(message, keys.CLASS_LABEL, 0, fix)
 
 
@@ -381,7 +386,7 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
 @each_class
 def _check_id(use: ClassUse) -> Iterator[Finding]:
     if use.text and use.label is None:
-        yield Finding(f"class {use.text!r:.81} has no id", keys.CLASS_LABEL, use.text)
+        yield Finding(f"class {excerpt(use.text)} has no id", keys.CLASS_LABEL, use.text)
 
 
 def _get_items(file: LabelMapFile) -> Sequence[LabelMapItem]:

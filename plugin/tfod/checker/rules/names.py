@@ -18,6 +18,7 @@ from tfod.detection import keys
 from tfod.detection.columns import select_single_values
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.images.source_ids import find_unusual_source_ids
+from tfod.errors import excerpt
 from tfod.example.wire import Kind
 from tfod.tfrecord.image_names import split_extension
 
@@ -52,7 +53,7 @@ def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
 
     def make_finding(repeat: Repeat) -> Finding:
         name, first = repeat.location.item or "", repeat.first
-        message = f"{name!r:.81} is also the name of record {first.record} of {first.shard}"
+        message = f"{excerpt(name)} is also the name of record {first.record} of {first.shard}"
         return Finding(message, key, name).at(repeat.location)
 
     return result.repeat_findings(result.duplicates.find_repeats(keys.FILENAME), make_finding)
@@ -68,7 +69,7 @@ def _check_extension(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(
         lambda name: name.strip() and not split_extension(name)[1]
     ):
-        yield _report_name(batch, row, f"{name!r:.81} has no extension")
+        yield _report_name(batch, row, f"{excerpt(name)} has no extension")
 
 
 @rule(
@@ -87,7 +88,7 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
             # A PNG may keep the name of an image that TensorFlow does not read, such as a.webp.
             is_converted = header.format == "png" and name_format not in _READ_BY_TENSORFLOW
             if name_format != header.format and not is_converted:
-                yield _report_name(batch, row, f"{name!r:.81} is a {header.format.upper()}")
+                yield _report_name(batch, row, f"{excerpt(name)} is a {header.format.upper()}")
 
 
 @rule(
@@ -99,7 +100,7 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
 )
 def _check_relative_path(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(_describe_path):
-        yield _report_name(batch, row, f"{name!r:.81} {_describe_path(name)}")
+        yield _report_name(batch, row, f"{excerpt(name)} {_describe_path(name)}")
 
 
 def _describe_path(name: str) -> str | None:
@@ -118,7 +119,9 @@ def _describe_path(name: str) -> str | None:
 )
 def _check_control_characters(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(_find_invisible):
-        yield _report_name(batch, row, f"{name!r:.81} has the character {_find_invisible(name)!r}")
+        yield _report_name(
+            batch, row, f"{excerpt(name)} has the character {_find_invisible(name)!r}"
+        )
 
 
 def _find_invisible(name: str) -> str | None:
@@ -177,7 +180,7 @@ def _check_duplicate_source_ids(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.source_id
 
     def make_finding(repeat: Repeat) -> Finding:
-        message = f"{repeat.source_id!r:.81} is also the source id of "
+        message = f"{excerpt(repeat.source_id)} is also the source id of "
         message += f"record {repeat.first.record} of {repeat.first.shard}"
         return Finding(message, key, repeat.source_id).at(repeat.location)
 
@@ -209,7 +212,7 @@ def _check_name_without_objects(batch: Batch) -> Iterator[Finding]:
 )
 def _check_numeric_source_id(batch: Batch) -> Iterator[Finding]:
     """Report the first source id of each shard that is not a 64-bit integer."""
-    return _report_source_id(batch, 0, "{} {!r:.81} is not a number")
+    return _report_source_id(batch, 0, "{} {} is not a number")
 
 
 @rule(
@@ -254,7 +257,8 @@ def _report_source_id(batch: Batch, kind: int, message: str) -> Iterator[Finding
     index = find_unusual_source_ids(source_ids)[kind] if key else None
     if key and index is not None:
         source_id = source_ids[index] or ""
-        yield batch.finding(rows[index], message.format(key, source_id), key, source_id)
+        shown = source_id if kind else excerpt(source_id)
+        yield batch.finding(rows[index], message.format(key, shown), key, source_id)
 
 
 def _report_missing_names(batch: Batch, *, have_objects: bool) -> Iterator[Finding]:

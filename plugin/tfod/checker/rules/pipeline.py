@@ -10,6 +10,7 @@ from tfod.checker.finding import Finding, JsonValue, Severity, join_names, plura
 from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import excerpt
 from tfod.example.wire import Kind
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
     config = result.training_config
     for setting in config.num_classes if config and largest > 0 else ():
         if setting.value != largest:
-            message = f"{setting}, but the largest id is {largest} ({names[largest]!r:.81})"
+            message = f"{setting}, but the largest id is {largest} ({excerpt(names[largest])})"
             case = "below" if int(setting.value) > largest else ""
             yield _report_setting(result, message, setting.value, setting.format_fix(largest), case)
 

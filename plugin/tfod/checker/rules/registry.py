@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity
-from tfod.errors import TfodError, suggest
+from tfod.errors import TfodError, excerpt, suggest
 
 if TYPE_CHECKING:
     from tfod.checker.analysis.batch import Batch, ClassUse
@@ -62,10 +62,10 @@ def _make_decorator(
 ) -> Callable[[Check], Check]:
     match = _HEADING.fullmatch(heading)
     if match is None or match[1][:3] not in FAMILIES:
-        raise ValueError(f"{heading!r} is not a code, a severity and a title")
+        raise ValueError(f"{excerpt(heading)} is not a code, a severity and a title")
     code, severity, title = match.groups()
     if code in _RULES:
-        raise ValueError(f"{code} is already used by {_RULES[code].title!r}")
+        raise ValueError(f"{code} is already used by {excerpt(_RULES[code].title)}")
 
     def declare(check: Check) -> Check:
         _RULES[code] = Rule(
@@ -151,7 +151,7 @@ def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset:
 def describe_unknown_rule(name: object) -> str:
     """Return the error message for an unknown rule, with similar names."""
     similar = suggest(str(name).upper(), [*FAMILIES, *all_rules()], limit=3)
-    return f"there is no rule or family {name!r}; {similar or 'tfod rules lists them all'}"
+    return f"there is no rule or family {excerpt(name)}; {similar or 'tfod rules lists them all'}"
 
 
 def require_rule_names(names: Iterable[object], location: str) -> None:

@@ -17,6 +17,7 @@ from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, rule
 from tfod.detection.labels.label_map import LabelMap
+from tfod.errors import excerpt
 from tfod.sources.other_tools import describe_file
 from tfod.tfrecord.damage import DamageKind
 from tfod.tfrecord.shard_sets.shard_names import (
@@ -326,10 +327,10 @@ def _check_same_label_map(result: DatasetResult) -> Iterator[Finding]:
             same_id = first.find_id(item.id)
             same_text = first.find(item.class_name)
             if same_id and same_id.class_name != item.class_name:
-                difference = f"id {item.id} is {item.class_name!r:.81} here, but "
-                difference += f"{same_id.class_name!r:.81}"
+                difference = f"id {item.id} is {excerpt(item.class_name)} here, but "
+                difference += f"{excerpt(same_id.class_name)}"
             elif same_text and same_text.id != item.id and not same_id:
-                difference = f"class {item.class_name!r:.81} has id {item.id} here, but "
+                difference = f"class {excerpt(item.class_name)} has id {item.id} here, but "
                 difference += str(same_text.id)
             else:
                 continue

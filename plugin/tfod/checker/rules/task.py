@@ -16,6 +16,7 @@ from tfod.checker.rules.registry import dataset_rule
 from tfod.detection import keys
 from tfod.detection.labels.fuzzy_names import index_labels
 from tfod.detection.losses import format_counts
+from tfod.errors import excerpt
 
 if TYPE_CHECKING:
     from tfod.checker.references.cvat_task import Frame
@@ -56,10 +57,14 @@ def _check_labels(result: DatasetResult) -> Iterator[Finding]:
         near = index_labels(labels).find_nearest(text)
         boxes = [plural(classes[text], "box")] if text in classes else []
         images = [plural(tags[text], "image")] if text in tags else []
-        message = f"class {text!r:.81} of {' and '.join(boxes + images)} is not a label of the "
+        message = f"class {excerpt(text)} of {' and '.join(boxes + images)} is not a label of the "
         message += f"task, which has {listed_labels}"
-        message += f"; did you mean {near!r:.81}?" if near else ""
-        fix = f"Rename the class to {near!r:.81}, or add {text!r:.81} to the task." if near else ""
+        message += f"; did you mean {excerpt(near)}?" if near else ""
+        fix = (
+            f"Rename the class to {excerpt(near)}, or add {excerpt(text)} to the task."
+            if near
+            else ""
+        )
         key = result.profile.key_for(keys.CLASS_TEXT if boxes else keys.IMAGE_CLASS_TEXT)
         yield Finding(message=message, shard=_ALL, item=text, feature=key, value=text, fix=fix)
 
@@ -89,8 +94,8 @@ def _check_frame(result: DatasetResult) -> Iterator[Finding]:
         row = attachment.row
         if attachment.frame_index is None and row.filename:
             similar = attachment.similar_name
-            hint = f"; the nearest is {similar!r:.81}" if similar else ""
-            message = f"image {row.filename!r:.81} matches no frame of the task{hint}"
+            hint = f"; the nearest is {excerpt(similar)}" if similar else ""
+            message = f"image {excerpt(row.filename)} matches no frame of the task{hint}"
             yield _report_name(result, attachment, message)
         elif attachment.frame_index is None:
             message = "the record has no file name, so it matches no frame"
@@ -115,8 +120,10 @@ def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
         if attachment.matched_by.value != "name":
             is_digits = attachment.matched_by.value == "digits"
             reason = " because of the digits after its sixth letter" if is_digits else ""
-            message = f"no frame has the name of image {attachment.row.filename!r:.81}, which is "
-            message += f"attached to frame {frame.number}, {frame.name!r:.81}{reason}"
+            message = (
+                f"no frame has the name of image {excerpt(attachment.row.filename)}, which is "
+            )
+            message += f"attached to frame {frame.number}, {excerpt(frame.name)}{reason}"
             yield _report_name(result, attachment, message)
 
 
@@ -133,7 +140,7 @@ def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
         size, frame_size = (row.height, row.width), (frame.height, frame.width)
         if None in (*size, *frame_size) or size == frame_size:
             continue
-        message = f"image is {row.width}x{row.height}, frame {frame.name!r:.81} is "
+        message = f"image is {row.width}x{row.height}, frame {excerpt(frame.name)} is "
         message += f"{frame.width}x{frame.height}"
         if size == frame_size[::-1]:
             message += ": one of them is rotated, as by an EXIF orientation"
@@ -176,8 +183,10 @@ def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
         if earlier is not None:
             record = "" if earlier.record is None else f"record {earlier.record}"
             location = ", ".join(filter(None, (earlier.shard, record)))
-            message = f"image {attachment.row.filename!r:.81} matches frame {frame.name!r:.81}, as "
-            message += f"does {earlier.item!r:.81}" + (f" ({location})" if location else "")
+            message = (
+                f"image {excerpt(attachment.row.filename)} matches frame {excerpt(frame.name)}, as "
+            )
+            message += f"does {excerpt(earlier.item)}" + (f" ({location})" if location else "")
             yield _report_name(result, attachment, message)
 
 

@@ -25,7 +25,7 @@ from tfod.cvat.client.live_task import Changes, LiveTask, fetch_task
 from tfod.cvat.client.project_dataset import write_dataset
 from tfod.cvat.records import NewImages, ShapeBuilder, match_frames, read_label_maps, read_zip
 from tfod.cvat.refusal import build_refusal, check_upload, list_replacements
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.cvat.document import END, format_head, format_image
 from tfod.sources.format_recognition import CVAT_FILE
 from tfod.sources.resolver import resolve
@@ -121,7 +121,9 @@ def _require_format(server: Server, format_name: str) -> None:
     with server.convert_errors():
         names = {importer["name"] for importer in formats["importers"] if importer["enabled"]}
     if format_name not in names:
-        raise TfodError(f"{server.host} does not import {format_name!r}; ask its administrator")
+        raise TfodError(
+            f"{server.host} does not import {excerpt(format_name)}; ask its administrator"
+        )
 
 
 def check_zip(options: ImportOptions, task: Task) -> Report:
@@ -169,9 +171,9 @@ def _convert(
         assert frame.number is not None  # of a live task
         if not matcher.is_reached_by_cvat(frame):
             raise TfodError(
-                f"{record.location}: another frame of the task differs from {frame.name!r} only in "
-                "its extension, which CVAT's XML import cannot distinguish; upload the zip in CVAT "
-                "as TFRecord 1.0, or remove the record"
+                f"{record.location}: another frame of the task differs from {excerpt(frame.name)} "
+                "only in its extension, which CVAT's XML import cannot distinguish; upload the zip "
+                "in CVAT as TFRecord 1.0, or remove the record"
             )
         detection = record.detection
         height, width = frame.height or detection.height, frame.width or detection.width
@@ -194,7 +196,7 @@ def _prepare_dataset(
     names = [*live.labels, *(item.class_name for label_map in maps for item in label_map.items)]
     subsets = write_dataset(records, names, builder, images, path)
     for subset, (count, objects) in subsets.items():
-        tell(f"new task {subset!r}: {count} images, {objects} objects")
+        tell(f"new task {excerpt(subset)}: {count} images, {objects} objects")
     for sentence in images.sentences():
         warn(sentence)
     for sentence in builder.losses.sentences():

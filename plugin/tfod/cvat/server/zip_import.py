@@ -40,7 +40,7 @@ from tfod.datumaro.dataset_base import TfDetectionApiBase
 from tfod.datumaro.media import BoxedMask
 from tfod.detection.box_geometry import PixelBox
 from tfod.detection.images.image import DEFAULT_EXTENSION
-from tfod.errors import TfodError, get_user_message
+from tfod.errors import TfodError, excerpt, get_user_message
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
 from tfod.sources.resolved import File
 from tfod.sources.resolver import resolve_uploads
@@ -260,7 +260,8 @@ def _write_image(path: str, image: NewImage) -> None:
         if error.errno not in _NAME_ERRORS:
             raise
         raise TfodError(
-            f"image {image.item_id!r} cannot be saved under its name ({error.strerror}); rename it"
+            f"image {excerpt(image.item_id)} cannot be saved under its name ({error.strerror}); "
+            "rename it"
         ) from None
 
 

@@ -29,7 +29,7 @@ from tfod.detection.detections import Detections
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
 from tfod.detection.losses import LossCounter
-from tfod.errors import ShardError, TfodError
+from tfod.errors import ShardError, TfodError, excerpt
 from tfod.example.example import Example
 from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.layouts.keras_coco import WITHOUT_OBJECTS
@@ -167,7 +167,7 @@ class ImageClassificationExporter(ShardExporter):
     def _encode(self, item: Any) -> Iterable[bytes]:
         image = self._prepare_image(item)
         if image.size is None:
-            raise TfodError(f"item {item.id!r:.81} has an image of unknown size")
+            raise TfodError(f"item {excerpt(item.id)} has an image of unknown size")
         labels = [label for label in item.annotations if label.type.name == "label"]
         shapes = [shape.type.name for shape in item.annotations if shape.type.name != "label"]
         self._losses[_ONE_LABEL].update([*shapes, *["further label"] * (len(labels) - 1)])

@@ -27,7 +27,7 @@ from tfod.detection.images.source_ids import (
     former_source_id,
 )
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.layouts.roboflow import encode
 
 _NOT_IN_ROBOFLOW = "not written, because Roboflow's records cannot store them"
@@ -83,7 +83,7 @@ class TfDetectionApiExporter(ShardExporter):
             shape.type not in IMAGE_LEVEL_TYPES for shape in item.annotations
         ):
             raise TfodError(
-                f"item {item.id!r:.81} has no image size, so its boxes cannot be normalized; "
+                f"item {excerpt(item.id)} has no image size, so its boxes cannot be normalized; "
                 "give it an image or a size"
             )
         height, width = image.size or (None, None)

@@ -22,7 +22,7 @@ from tfod.detection.images.mask_images import (
     encode_gray_png,
     is_box_png,
 )
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError, excerpt, how_to_install
 
 _AFTER_TRANSPOSE = {5: 1, 6: 4, 7: 3, 8: 2}  # remaining orientation after swapping rows and columns
 _STEPS = {2: (1, -1), 3: (-1, -1), 4: (-1, 1)}  # of slices of rows and columns
@@ -111,7 +111,7 @@ def _exif_without_orientation(image: Any) -> bytes:
 
 def rotate_pixels(detection: Detection) -> Detection:
     """Rotate only the image of a Detection, whose annotations already match the result."""
-    encoded = rotate_image(detection.encoded or b"", f"image {detection.filename!r:.81}")
+    encoded = rotate_image(detection.encoded or b"", f"image {excerpt(detection.filename)}")
     return replace(detection, encoded=encoded, sha256=hashlib.sha256(encoded).hexdigest())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfod.detection.box_geometry import PixelBox
 from tfod.detection.images.image import image_size
-from tfod.errors import TfodError, how_to_install
+from tfod.errors import TfodError, excerpt, how_to_install
 
 
 def fill_polygon(points: Sequence[float], size: tuple[int, int]) -> np.ndarray:
@@ -221,14 +221,14 @@ def _check_runs(segmentation: dict[str, Any]) -> dict[str, Any]:
     counts, size = segmentation.get("counts"), segmentation.get("size")
     is_size = isinstance(size, list) and len(size) == 2 and all(type(side) is int for side in size)
     if size is None or not is_size or min(size) < 1 or size[0] * size[1] > _MAX_PIXELS:
-        raise ValueError(f"size is {size!r:.60}, expected height and width")
+        raise ValueError(f"size is {excerpt(size)}, expected height and width")
     if isinstance(counts, list) and all(type(count) is int for count in counts):
         lengths = counts
     elif isinstance(counts, (str, bytes)) and counts.isascii():
         counts = counts.encode("ascii") if isinstance(counts, str) else counts
         lengths = decode_counts(counts)
     else:
-        raise ValueError(f"counts is {counts!r:.60}, expected whole numbers or a text")
+        raise ValueError(f"counts is {excerpt(counts)}, expected whole numbers or a text")
     if min(lengths, default=0) < 0 or sum(lengths) != size[0] * size[1]:
         raise ValueError("counts do not add up to the number of pixels in size")
     return {"size": size, "counts": counts}

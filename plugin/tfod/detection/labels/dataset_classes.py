@@ -10,7 +10,7 @@ from typing import Any
 from tfod.detection import keys
 from tfod.detection.labels.classes import ClassTable, LabelScope, free_ids
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
-from tfod.errors import LabelMapError
+from tfod.errors import LabelMapError, excerpt
 
 BACKGROUND = "background"
 """The only class that may have the id 0, see label_map_util.py of the OD API."""
@@ -122,7 +122,7 @@ class Classes:
             *(f"{file}: {_join(file_changes)}" for file, file_changes in changes.items()),
             *([f"omitted classes that no record has: {_join([*unused])}"] if unused else ()),
             *(
-                f"class {mismatch.text!r:.81} had the id {mismatch.label} of another class in "
+                f"class {excerpt(mismatch.text)} had the id {mismatch.label} of another class in "
                 f"{count} object{'s' if count != 1 else ''}; the text was used"
                 for mismatch, count in self._table.mismatches.items()
             ),
@@ -180,7 +180,7 @@ class Classes:
 
 
 def _describe_change(name: str, old: int, new: int) -> str:
-    return f"the id of {name!r} changed from {old} to {new}"
+    return f"the id of {excerpt(name)} changed from {old} to {new}"
 
 
 def _join(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from tfod.detection.labels.label_map import (
     read_label_map,
     read_text_file,
 )
-from tfod.errors import LabelMapError
+from tfod.errors import LabelMapError, excerpt
 
 _MAX_BYTES = 16 << 20
 _NUMBERED = re.compile(r"(\d{1,9}):(.*)\Z")
@@ -73,15 +73,15 @@ def describe_shared_ids(name: str | os.PathLike[str], label_map: LabelMap) -> li
         count = len(shared) - 1
         more = f"; {count:,} more ids are shared by several classes" if count else ""
         deviations.append(
-            f"{os.fspath(name)}: id {number} is shared by {names[0]!r:.81} and "
-            f"{names[1]!r:.81}{more}; without a class text, an id means its first class; give "
+            f"{os.fspath(name)}: id {number} is shared by {excerpt(names[0])} and "
+            f"{excerpt(names[1])}{more}; without a class text, an id means its first class; give "
             "every class a unique id"
         )
     first: dict[str, int] = {}
     for item in label_map.items:
         if first.setdefault(item.class_name, item.id) != item.id:
             deviations.append(
-                f"{os.fspath(name)}: {item.class_name!r:.81} has the ids "
+                f"{os.fspath(name)}: {excerpt(item.class_name)} has the ids "
                 f"{first[item.class_name]} and {item.id}, which are read as one class; give "
                 "every class one id"
             )
@@ -100,7 +100,7 @@ def format_labels(items: Iterable[LabelMapItem]) -> str:
     for item in items:
         if len(item.class_name.splitlines()) > 1 or item.class_name.endswith("\n"):
             raise LabelMapError(
-                f"the class {item.class_name!r:.81} has a line break, which labels.txt cannot "
+                f"the class {excerpt(item.class_name)} has a line break, which labels.txt cannot "
                 "contain; rename it"
             )
         lines.append(f"{item.id}:{item.class_name}\n")

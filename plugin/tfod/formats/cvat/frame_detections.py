@@ -29,7 +29,7 @@ from tfod.detection.images.image import find_format, sniff_format
 from tfod.detection.images.mask_images import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import LossCounter
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.cvat.shapes import (
     BOX,
     MASK,
@@ -200,8 +200,8 @@ class DetectionBuilder:
         except Exception as error:  # Pillow raises many kinds of errors for damaged images
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TfodError(
-                f"frame {name!r:.81} is {image_format}, which TensorFlow does not read, and cannot "
-                f"be converted to PNG ({reason}); export without images"
+                f"frame {excerpt(name)} is {image_format}, which TensorFlow does not read, and "
+                f"cannot be converted to PNG ({reason}); export without images"
             ) from None
         self.changes[_CONVERTED][str(image_format)] += 1
         return out.getvalue()
@@ -210,8 +210,8 @@ class DetectionBuilder:
         item = self._label_map.find(label)
         if item is None:
             raise TfodError(
-                f"image {image.name!r:.81} has the class {label!r:.81}, which is not a label of "
-                "the task; export it again"
+                f"image {excerpt(image.name)} has the class {excerpt(label)}, which is not a "
+                "label of the task; export it again"
             )
         return item.id
 
@@ -346,5 +346,5 @@ def is_plain_box(shape: CvatShape) -> bool:
 def get_frame_size(image: CvatImage) -> tuple[int, int]:
     """Return height and width of a frame; raises TfodError if they are unknown."""
     if not image.height or not image.width or min(image.height, image.width) < 0:
-        raise TfodError(f"image {image.name!r:.81} has no size, which is needed for its boxes")
+        raise TfodError(f"image {excerpt(image.name)} has no size, which is needed for its boxes")
     return image.height, image.width

@@ -15,7 +15,7 @@ from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations
 from tfod.detection.images.source_ids import FORMER, LARGEST_INT64
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import UNSUPPORTED
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats import tfrecord as shards
 from tfod.formats.dataset import Dataset
 from tfod.formats.format_writer import SOURCE_ID
@@ -60,8 +60,8 @@ class Writer(shards.Writer):
         other = self._names_by_id.setdefault((subset, image_id), name)
         if other != name:
             raise TfodError(
-                f"the images {other!r} and {name!r} have the same id, {image_id}, so readers would "
-                "join them; correct their source ids"
+                f"the images {excerpt(other)} and {excerpt(name)} have the same id, {image_id}, "
+                "so readers would join them; correct their source ids"
             )
         self.losses[UNSUPPORTED][SOURCE_ID] += FORMER in detection.image_extra
         self.losses[WITHOUT_OBJECTS][""] += not len(detection.boxes)
@@ -69,7 +69,9 @@ class Writer(shards.Writer):
             return ()
         if not detection.encoded:
             hint = "; remove --no-images" if self._options.no_images else ""
-            raise TfodError(f"image {name!r} is missing, but keras_coco records need it{hint}")
+            raise TfodError(
+                f"image {excerpt(name)} is missing, but keras_coco records need it{hint}"
+            )
         if subset not in self._writers:
             self._begin(subset)
         encoded = bytes(detection.encoded)

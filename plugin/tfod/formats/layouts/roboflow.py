@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.labels.label_map import LabelMap, quote
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.example.example import (
     bytes_feature,
     encode_example,
@@ -36,8 +36,8 @@ def get_subset_folder(subset: str, existing: Iterable[str] = ()) -> str:
     for other in existing:
         if other != subset and get_subset_folder(other) == folder:
             raise TfodError(
-                f"the subsets {other!r} and {subset!r} would both be written to {folder}/; "
-                "rename one of them"
+                f"the subsets {excerpt(other)} and {excerpt(subset)} would both be written to "
+                f"{folder}/; rename one of them"
             )
     return folder
 

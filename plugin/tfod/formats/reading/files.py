@@ -31,7 +31,7 @@ from tfod.detection.images.image import (
     read_image_header,
     sniff_format,
 )
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.tfrecord.image_names import list_names, safe_relative_path, split_extension
 from tfod.tfrecord.progress import FILES_READ, PROGRESS
@@ -227,14 +227,14 @@ class ImageFiles:
             entry = self._archive.getinfo(path)
             if entry.file_size > _MAX_UNPACKED_BYTES:
                 limit = _MAX_UNPACKED_BYTES >> 20
-                raise TfodError(f"{location}: image {path!r:.81} is longer than {limit} MiB")
+                raise TfodError(f"{location}: image {excerpt(path)} is longer than {limit} MiB")
             return self._archive.read(entry)  # never reads more than file_size
         except OSError as error:
             reason = error.strerror or error
             raise TfodError(f"{location}: image {path} cannot be read ({reason})") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise TfodError(
-                f"{location}: image {path!r:.81} cannot be unpacked ({error}); pack it again"
+                f"{location}: image {excerpt(path)} cannot be unpacked ({error}); pack it again"
             ) from None
 
     def _find_in_folder(self, folder: str, relative: str) -> list[str]:

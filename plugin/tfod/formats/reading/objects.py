@@ -31,7 +31,7 @@ from tfod.detection.labels.label_map import (
     read_label_map,
 )
 from tfod.detection.losses import LossCounter
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import Dataset, Images
 from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.formats.reading.files import (
@@ -77,10 +77,10 @@ class SourceClasses:
         item = self.label_map.find(text)
         if item is None:
             near = self.label_map.fuzzy_names.find_nearest(text)
-            hint = f". Did you mean {near!r:.81}? Correct it" if near else "; correct it"
+            hint = f". Did you mean {excerpt(near)}? Correct it" if near else "; correct it"
             raise TfodError(
-                f"{location}: class {text!r:.81} is not in the label map {self.name}{hint}, add it "
-                "to the label map, or pass another one with --label-map"
+                f"{location}: class {excerpt(text)} is not in the label map {self.name}{hint}, "
+                "add it to the label map, or pass another one with --label-map"
             )
         return item.id
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from tfod.errors import TfodError
+from tfod.errors import TfodError, excerpt
 from tfod.tfrecord.image_names import safe_relative_path
 from tfod.tfrecord.storage.urls import get_folder, get_name
 
@@ -256,7 +256,7 @@ def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
     ``train_00-4096.tfrec``. Raises TfodError for a subset named ``file``.
     """
     if subset == _NO_STEM:
-        raise TfodError(f"subset {subset!r} would be read as no subset; rename the subset")
+        raise TfodError(f"subset {excerpt(subset)} would be read as no subset; rename the subset")
     stem = _NO_STEM if subset == _NO_SUBSET else to_stem(subset)
     sizes = [RECIPE_RECORDS] * (count - 1) + [records - RECIPE_RECORDS * (count - 1)]
     return [f"{stem}_{number:02d}-{size}{EXTENSION}" for number, size in enumerate(sizes)]
