@@ -39,7 +39,7 @@ LYING = {
 """How the pixels are stored that an orientation turns upright, and where the box is on them."""
 TURNED = "images rotated by their EXIF orientation and stored without it: 1 (the first: "
 TAKEN = (
-    "images with an EXIF orientation whose size does not tell how they were shown, assumed to "
+    "images with an EXIF orientation whose size does not reveal how they were shown, assumed to "
     f"be annotated upright: 1 (the first: {NAME})"
 )
 

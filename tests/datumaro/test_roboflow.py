@@ -95,7 +95,7 @@ class TestLayout:
             ),
         ]
         note = (tmp_path / "README.roboflow.txt").read_text()
-        assert "Roboflow has not made these files." in note and tfod.__version__ in note
+        assert "not made by Roboflow" in note and tfod.__version__ in note
         found = content(load(tmp_path))
         assert sorted(found) == [("a", "train"), ("b", "valid"), ("c", "test"), ("d", "default")]
 

@@ -83,7 +83,7 @@ def unknown_text() -> Iterator[Mutant]:
     yield fail("another-animal", used(["cat", "bird"], [1, 2]), **IN_RECORD)
     boats = record(text=["ship", "ferry"])
     zipped = forge(Item(SHARD, shard(record(text=["cat", "bird"]))), Item(MAP, LABEL_MAP))
-    yield fail("in-a-zip", zipped, "LAB013", ending=".zip", at=SHARD, options=TF)
+    yield fail("in-a-zip", {"anno.zip": zipped}, "LAB013", at=f"anno.zip:{SHARD}", options=TF)
     foreign = folder(boats, record("b.png", text=["ship", "ferry"]))
     yield fail("map-of-another-dataset", foreign, "LAB013", **IN_RECORD)
     display = LABEL_MAP.replace(b"'dog'", b"'/m/0bt9lr' display_name: 'dog'")
