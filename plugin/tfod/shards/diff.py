@@ -105,7 +105,7 @@ class Diff:
 
     Args:
         tolerance: tolerated difference of box sides and keypoints, in pixels.
-        same_subsets: whether a record in a different subset counts as a difference.
+        same_subsets: whether a different subset is a difference.
         without: names of values that are not compared; ``images`` stands for the image bytes.
         max_differences: maximum number of differences of each kind to list.
 
