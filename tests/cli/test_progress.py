@@ -84,6 +84,8 @@ def test_a_command_shows_its_work(command: str, texts: tuple[str, ...], terminal
 def test_a_command_that_shows_nothing(
     command: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "--runner" in command:
+        pytest.importorskip("apache_beam")
     monkeypatch.setattr(progress_line, "DELAY", 2 if command == "rules" else 0)
     monkeypatch.setattr(Progress, "add", lambda *_: None)
     with contextlib.redirect_stderr(terminal):
