@@ -70,3 +70,10 @@ exec("from tfod import *")
 assert check is tfod.check and Report is tfod.Report
 """
     run_python("-c", code, folder=tmp_path).succeeded()
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    stub = Path(tfod.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    lines = {line for line in stub.splitlines() if line.startswith("from ")}
+    modules = tfod._MODULES | {"__version__": "tfod.version"}
+    assert lines == {f"from {module} import {name} as {name}" for name, module in modules.items()}

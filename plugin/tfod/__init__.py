@@ -8,8 +8,7 @@ Example::
     for detection in tfod.read_detections("train.record-*"):
         print(detection.filename, detection.boxes, detection.class_text)
 
-See ``docs/library.md``. ``__init__.pyi`` lists the names. They are imported on first use, so that
-importing tfod is fast.
+See ``docs/library.md``. Names are imported on first use, so that importing tfod is fast.
 """
 
 from __future__ import annotations
@@ -18,17 +17,35 @@ import importlib
 
 from tfod.version import __version__ as __version__
 
-
-def _read_modules() -> dict[str, str]:
-    """Return the module of each public name, from the lines ``from MODULE import NAME as NAME``."""
-    path = f"{__file__.rpartition('.')[0]}.pyi"
-    lines = __loader__.get_data(path).decode().splitlines()  # also in a zip
-    words = (line.split() for line in lines if line.startswith("from "))
-    return {name: module for _, module, _, name, _, _ in words}
-
-
-_MODULES = _read_modules()
-__all__ = sorted(_MODULES)
+_NAMES = {
+    "tfod.checker.finding": "Finding Severity",
+    "tfod.checker.report": "Report",
+    "tfod.detection.detection": "Detection ImageLabel Keypoints PngMask ShapeDetails",
+    "tfod.detection.detections": "Detections",
+    "tfod.detection.encoder": "encode_detection",
+    "tfod.detection.labels.label_map": "LabelMap LabelMapItem load_label_map "
+    "packaged_label_maps parse_label_map read_label_map",
+    "tfod.detection.losses": "Loss",
+    "tfod.errors": "LabelMapError RecordError ShardError ShardsNotFoundError TfodError",
+    "tfod.example.example": "Example bytes_feature encode_example float_feature int64_feature",
+    "tfod.example.example_batch": "Column ExampleBatch",
+    "tfod.example.wire": "Kind",
+    "tfod.formats.dataset": "ConversionResult",
+    "tfod.functions": "check convert describe diff",
+    "tfod.shards.describe": "Description",
+    "tfod.shards.diff": "Diff Difference",
+    "tfod.sources.reading": "decode_detection find_label_map read_batches read_detections "
+    "read_examples",
+    "tfod.tfrecord.compression": "Compression",
+    "tfod.tfrecord.reader": "Record read_record_stream read_records",
+    "tfod.tfrecord.record_index": "ByteSpan RecordIndex",
+    "tfod.tfrecord.shard_sets.search": "ShardSet find_shards",
+    "tfod.tfrecord.storage.publishing": "WriteError",
+    "tfod.tfrecord.writer": "RecordWriter ShardSetWriter write_records",
+}
+"""The public names in each module; ``__init__.pyi`` has them for type checkers."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted((*_MODULES, "__version__"))
 
 
 def __getattr__(name: str) -> object:

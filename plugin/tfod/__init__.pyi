@@ -1,5 +1,4 @@
-# The public names, each once: tfod/__init__.py reads this file, and type checkers do, too.
-# Every line is `from MODULE import NAME as NAME`.
+# The public names for type checkers; a test compares them with __init__.py.
 from tfod.checker.finding import Finding as Finding
 from tfod.checker.finding import Severity as Severity
 from tfod.checker.report import Report as Report
