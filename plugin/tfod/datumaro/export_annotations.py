@@ -38,8 +38,7 @@ from tfod.detection.images.mask_images import (
     encode_mask_png,
     fill_box,
 )
-from tfod.detection.losses import LossCounter
-from tfod.formats.format_writer import UNSUPPORTED
+from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
 from tfod.formats.reading.files import format_size
 
 # Types that become a separate object: its box, and its mask if masks are saved.
@@ -47,8 +46,6 @@ _BOX_TYPES = frozenset(("bbox", "rotated_bbox", "ellipse"))
 _OUTLINE_TYPES = frozenset(("mask", "polygon"))
 _MIN_OVERLAP = 0.5  # minimum intersection over union of a box and an outline of the same object
 
-ATTRIBUTES = "attributes not written"
-ENCLOSED = "replaced by their enclosing box"
 OUTLINES = "outlines of boxes not written"
 UNLABELLED = "without a class, written as id 0 with an empty text"
 OUTSIDE = "boxes that extend beyond the image, written unchanged"

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 UNSUPPORTED = "not written, because the format cannot store them"
+ATTRIBUTES = "attributes not written"
+ENCLOSED = "replaced by their enclosing box"
 _MAX_NAMES = 20  # in a sentence
 
 

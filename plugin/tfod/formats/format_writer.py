@@ -22,8 +22,7 @@ from tfod.detection.images.image import (
 )
 from tfod.detection.images.mask_images import decode_mask_png, is_box_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import UNSUPPORTED as UNSUPPORTED
-from tfod.detection.losses import LossCounter
+from tfod.detection.losses import UNSUPPORTED, LossCounter
 from tfod.errors import TfodError, excerpt
 from tfod.formats.dataset import ConversionResult, Dataset, Images
 from tfod.formats.options import ConversionProblems, OddMasks, Options, Refusal

@@ -17,6 +17,7 @@ from tfod.checker.report import Counts, DatasetReport, Report
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.groups import Group
 from tfod.checker.rules.registry import all_rules
+from tfod.errors import excerpt
 
 if TYPE_CHECKING:
     from tfod.checker.baseline import Baseline
@@ -265,7 +266,7 @@ def _advise_annotator(report: Report, group: Group) -> list[tuple[str, str]]:
         return []
     finding = next(finding for finding in group.findings if finding.item)
     number = finding.value.get("object") if isinstance(finding.value, dict) else None
-    box = f"box {finding.object_class!r:.81}" if finding.object_class else f"box {number}"
+    box = f"box {excerpt(finding.object_class)}" if finding.object_class else f"box {number}"
     text = group.rule.in_cvat.format(box=box, image=images[0], value=finding.value)
     more = f"; the same applies to {plural(len(images) - 1, 'more image')}" if images[1:] else ""
     return [(f"In CVAT, {visible(text)}{more}.", "")]

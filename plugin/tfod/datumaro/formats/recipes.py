@@ -14,24 +14,16 @@ import numpy as np
 
 from tfod.datumaro.categories import ExportClasses
 from tfod.datumaro.dataset_base import TfDetectionApiBase
-from tfod.datumaro.export_annotations import (
-    ATTRIBUTES,
-    ENCLOSED,
-    OUTLINES,
-    OUTSIDE,
-    ExportedObject,
-    ObjectBuilder,
-)
+from tfod.datumaro.export_annotations import OUTLINES, OUTSIDE, ExportedObject, ObjectBuilder
 from tfod.datumaro.exporter import EMPTY_VALUES, NO_CLASS, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import LabelsLayout, RecipeLayout
 from tfod.detection.box_geometry import to_pixel_corners
 from tfod.detection.detections import Detections
 from tfod.detection.encoder import KerasAnnotation, encode_keras_annotations, encode_labelled_image
 from tfod.detection.features.field_mapping import KERAS_COCO, FieldMapping
-from tfod.detection.losses import LossCounter
+from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
 from tfod.errors import ShardError, TfodError, excerpt
 from tfod.example.example import Example
-from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.layouts.keras_coco import WITHOUT_OBJECTS
 from tfod.sources.reading import ReadableShards
 

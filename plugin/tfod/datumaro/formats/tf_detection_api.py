@@ -10,7 +10,7 @@ from typing import Any
 
 from tfod.datumaro import compat
 from tfod.datumaro.categories import ExportClasses, assign_ids
-from tfod.datumaro.export_annotations import ATTRIBUTES, ENCLOSED, OBJECT_LOSSES, OUTLINES
+from tfod.datumaro.export_annotations import OBJECT_LOSSES, OUTLINES
 from tfod.datumaro.exporter import EMPTY_VALUES, ShardExporter, count_image_attributes
 from tfod.datumaro.formats.export_layouts import RoboflowLayout
 from tfod.datumaro.formats.export_options import ROBOFLOW
@@ -27,6 +27,7 @@ from tfod.detection.images.source_ids import (
     former_source_id,
 )
 from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.losses import ATTRIBUTES, ENCLOSED
 from tfod.errors import TfodError, excerpt
 from tfod.formats.layouts.roboflow import encode
 

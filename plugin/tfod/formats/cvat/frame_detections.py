@@ -28,7 +28,7 @@ from tfod.detection.detection import (
 from tfod.detection.images.image import find_format, sniff_format
 from tfod.detection.images.mask_images import encode_mask_png
 from tfod.detection.labels.label_map import LabelMap
-from tfod.detection.losses import LossCounter
+from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
 from tfod.errors import TfodError, excerpt
 from tfod.formats.cvat.shapes import (
     BOX,
@@ -41,7 +41,6 @@ from tfod.formats.cvat.shapes import (
     draw_shape,
     encode_runs,
 )
-from tfod.formats.format_writer import UNSUPPORTED
 from tfod.formats.numbers import multiply_as_typed
 from tfod.tfrecord.image_names import split_extension
 
@@ -57,8 +56,6 @@ _READABLE = frozenset(("jpeg", "png", "gif", "bmp", None))
 """Formats that ``tf.io.decode_image`` decodes; files of unknown format are also kept."""
 
 _OUTSIDE = "not written, because they are completely outside their frame"
-_ATTRIBUTES = "attributes not written"
-_ENCLOSED = "replaced by their enclosing box"
 _RECTANGLES = "replaced by rectangles, which an import does not undo"
 _MASKED = "replaced by masks"
 TRACKS = "tracks split into single shapes, one per frame"
@@ -94,8 +91,8 @@ class DetectionBuilder:
         self._save_masks = save_masks
         self._clip_boxes = clip_boxes
         self._numbers = itertools.count(1)  # source ids, which several trainers parse as numbers
-        self.losses = LossCounter(UNSUPPORTED, _OUTSIDE, _ATTRIBUTES)
-        self.changes = LossCounter(TRACKS, _ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
+        self.losses = LossCounter(UNSUPPORTED, _OUTSIDE, ATTRIBUTES)
+        self.changes = LossCounter(TRACKS, ENCLOSED, _RECTANGLES, _MASKED, _CLIPPED, _CONVERTED)
         self._tracks: dict[tuple[int | None, int], int] = {}  # each task counts from 0
 
     def build(self, image: CvatImage) -> Detection:
@@ -219,7 +216,7 @@ class DetectionBuilder:
         for shape in shapes:
             kind = f"rotated {shape.kind}" if shape.rotation else shape.kind
             if not self._save_masks and not is_plain_box(shape):
-                self.changes[_ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
+                self.changes[ENCLOSED if shape.kind == BOX else _RECTANGLES][kind] += 1
             elif self._save_masks and shape.kind not in (BOX, MASK):
                 self.changes[_MASKED][kind] += 1
 
@@ -230,7 +227,7 @@ class DetectionBuilder:
         for shape, values in zip(shapes, rows, strict=True):
             # CVAT's flag replaces an attribute of the same name.
             text = str(values.pop(OCCLUDED, ""))
-            self.losses[_ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
+            self.losses[ATTRIBUTES][OCCLUDED] += text.lower() not in _NOT_SET
             values[OCCLUDED] = int(shape.occluded)
             if shape.track is not None:
                 number = self._tracks.setdefault((task, shape.track), len(self._tracks))
