@@ -10,7 +10,7 @@ import prometheus_client as prometheus
 from flask import Flask, Response, g, request
 
 from tfod_validator import api, views
-from tfod_validator.access import is_same_site
+from tfod_validator.access import is_allowed, is_same_site
 from tfod_validator.answers import ProblemError, register_error_handlers
 from tfod_validator.guard import REJECTED
 from tfod_validator.settings import Settings
@@ -47,7 +47,7 @@ _REJECTIONS = {
     "max_upload_seconds": (408, "The upload took longer than {:,} seconds. Upload fewer files."),
     "min_free_bytes": (507, "The disk of the service is full. Try again later."),
 }
-"""Status and detail of requests that the guard has rejected, by reason."""
+"""Status and detail of rejected requests, by the reason of the guard."""
 
 
 def create_app(settings: Settings, queue: Queue) -> Flask:
@@ -70,9 +70,17 @@ def create_app(settings: Settings, queue: Queue) -> Flask:
 
 
 def _begin() -> None:
-    """Answer a request that the guard has rejected, and reject requests from other sites."""
+    """Answer requests that the guard has rejected, and reject requests from other sites.
+
+    Requests without the token are rejected, too, since other WSGI servers have no guard.
+    """
     g.started, g.number = time.monotonic(), secrets.token_hex(8)
-    if reason := request.environ.get(f"HTTP_{REJECTED}", ""):
+    reason = request.environ.get(f"HTTP_{REJECTED}", "")
+    authorization = request.headers.get("Authorization", "")
+    is_authorized = is_allowed(request.path, authorization, queue().settings.token)
+    if reason not in _REJECTIONS:
+        reason = "" if is_authorized else "token"
+    if reason:
         status, text = _REJECTIONS[reason]
         value = getattr(queue().settings, reason, "")
         scheme = "Bearer" if request.path.startswith("/api/") else "Basic"

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def _serve(settings: Settings) -> None:
     from waitress.server import create_server
 
     from tfod_validator.app import create_app
-    from tfod_validator.guard import Channel, Guard
+    from tfod_validator.guard import Channel, Guard, is_in_path
     from tfod_validator.workers import LocalQueue, RedisQueue
 
     listener = _listen(settings)
@@ -129,14 +130,31 @@ def _serve(settings: Settings) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    host, port = listener.getsockname()[:2]
+    address, is_bypassed = listener.getsockname(), threading.Event()
+
+    def announce() -> None:
+        if is_in_path(address):
+            _announce(settings, *address[:2])
+        elif not queue.stopping.is_set():
+            is_bypassed.set()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=announce, daemon=True).start()
+    server.run()
+    queue.stop()
+    if is_bypassed.is_set():
+        raise TfodError(
+            "waitress bypasses the guard that enforces the limits of the service; install the "
+            f"version that tfod needs: {how_to_install('validator')}"
+        )
+
+
+def _announce(settings: Settings, host: str, port: int) -> None:
     url_host = f"[{host}]" if ":" in host else host
     _log(f"serving on http://{url_host}:{port} from {settings.data}")
     if not settings.token and not settings.is_local:
         warning = f"anyone who can reach {settings.host} can use the service"
         _log(f"warning: {warning}; set TFOD_TOKEN to require a token")
-    server.run()
-    queue.stop()
 
 
 def _log(text: str) -> None:
