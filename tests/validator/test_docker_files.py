@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,26 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "docker/validator/Dockerfile").read_text(encoding="utf-8")
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.yml").read_text(encoding="utf-8"))
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+COMPOSE_FILES = {name: ROOT / "docker" / name for name in ("compose.yml", "compose.scale.yml")}
+BASE = ROOT / "docker" / "compose.base.yml"
 OURS = {"validator", "web", "worker"}
+VARIABLE = re.compile(r"\$\{(\w+)([^}]*)\}")
+
+
+def services_of(path: Path) -> dict[str, dict[str, Any]]:
+    """The services of a Compose file; each has what it extends in the base."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["services"]
+    if path == BASE:
+        return found
+    base = services_of(BASE)
+    extended = {name: service.pop("extends") for name, service in found.items()}
+    assert {one["file"] for one in extended.values()} == {BASE.name}
+    return {name: base[extended[name]["service"]] | service for name, service in found.items()}
+
+
+SERVICES = {
+    name: service for path in COMPOSE_FILES.values() for name, service in services_of(path).items()
+}
 
 
 def instructions(name: str) -> list[str]:
@@ -64,21 +82,61 @@ def test_a_service_of_compose(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["mem_limit"] and service["pids_limit"]
     assert service["restart"] == "unless-stopped"
-    tag = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", tag_of(service["image"]))  # when no variable is set
-    assert tag == "local" if name in OURS else re.match(r"\d", tag)
+    tag = tag_of(service["image"])
+    assert tag == "${TFOD_VERSION:-local}" if name in OURS else re.match(r"\d", tag)
     ports = service.get("ports", [])
     assert all(one.startswith("127.0.0.1:") for one in ports)
     assert not ports or name in ("validator", "nginx")
-    check = service["healthcheck"]
-    assert check == {"disable": True} if name == "worker" else check["test"][0] == "CMD"
     if name in ("validator", "web"):
-        (of_image,) = instructions("HEALTHCHECK")
-        assert check["test"][-1] in of_image
+        assert "healthcheck" not in service, "the image has one"
+        assert len(instructions("HEALTHCHECK")) == 1
+    else:
+        check = service["healthcheck"]
+        assert check == {"disable": True} if name == "worker" else check["test"][0] == "CMD"
     if name in OURS:
         assert "cap_add" not in service
         default = ["serve", "--host", "0.0.0.0", "--data", "/data"]
         options = build_parser("serve").parse_args(service.get("command", default))
         assert str(options.data) == "/data"
+
+
+def variables_of(name: str) -> dict[str, set[str]]:
+    """The variables in a Compose file and its base, with what stands behind their names."""
+    found: dict[str, set[str]] = {}
+    for path in (COMPOSE_FILES[name], BASE):
+        for variable, rest in VARIABLE.findall(path.read_text(encoding="utf-8")):
+            found.setdefault(variable, set()).add(rest[:2])
+    return found
+
+
+def test_one_container_needs_no_variables() -> None:
+    assert set().union(*variables_of("compose.yml").values()) == {":-"}
+
+
+def test_a_network_needs_secrets() -> None:
+    """Compose refuses the file without them; none has a default."""
+    variables = variables_of("compose.scale.yml")
+    needed = {name for name, rest in variables.items() if rest == {":?"}}
+    assert needed == {"TFOD_TOKEN", "TFOD_REDIS_PASSWORD"}
+    assert all(rest == {":-"} for name, rest in variables.items() if name not in needed)
+    settings = {name: SERVICES[name]["environment"] for name in ("web", "worker")}
+    assert settings["web"]["TFOD_TOKEN"].startswith("${TFOD_TOKEN:?")
+    assert all("${TFOD_REDIS_PASSWORD:?" in one["TFOD_QUEUE"] for one in settings.values())
+    assert "${TFOD_REDIS_PASSWORD:?}" in SERVICES["redis"]["command"]
+
+
+@pytest.mark.parametrize("path", [*COMPOSE_FILES.values(), BASE], ids=lambda path: path.name)
+def test_compose_files_have_the_form_that_compose_wants(path: Path) -> None:
+    pytest.importorskip("check_jsonschema")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for service in document["services"].values():
+        named = {one.partition(":")[0] for one in service.get("volumes", [])}
+        assert {one for one in named if "/" not in one} <= set(document.get("volumes", {}))
+        assert set(service.get("networks", [])) <= set(document.get("networks", {}))
+        assert set(service.get("depends_on", {})) <= set(document["services"])
 
 
 @pytest.mark.parametrize("name", ["try", "as_container"])

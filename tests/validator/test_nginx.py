@@ -1,4 +1,4 @@
-"""The service as docker/compose.yml deploys it: behind nginx, which holds slow clients off."""
+"""The service as compose.scale.yml deploys it: behind nginx, which holds slow clients off."""
 
 from __future__ import annotations
 
