@@ -52,6 +52,7 @@ from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
+from tfod_validator.landlock import restrict
 from tfod_validator.offers import find_convertible, list_offers
 from tfod_validator.settings import EXAMPLES, Settings
 
@@ -62,11 +63,13 @@ _ORIGINAL = os.path.join(os.pardir, ORIGINAL)
 
 def run(settings: Settings, attempt: Path, request: Request) -> None:
     """Check an upload, after changing a copy if requested, and write the result to the attempt."""
+    restrict(attempt.parent, settings.data)  # first, since it applies to threads started later
     _begin(settings, writes_copy=request.copy_of is not None)
     started, upload = time.time(), attempt.parent / UPLOAD
     copied: dict[str, Any] = {}
     try:
         os.chdir(upload / "file")  # reports contain file names without a path
+        tempfile.tempdir = os.path.join(os.pardir, os.pardir, attempt.name)
         if request.repair_of is not None:
             copied["repair"] = _repair(attempt, request, settings)
         elif request.convert_of is not None:
@@ -275,14 +278,11 @@ def _write_copy(attempt: Path, request: Request, verb: str) -> Iterator[str]:
     """Yield the path of a folder to write, and pack it into a zip in the working folder."""
     with tempfile.TemporaryDirectory(dir=attempt) as scratch:
         folder, archive = Path(scratch, verb), Path(scratch, f"{verb}.zip")
-        tempfile.tempdir = scratch  # for zips that are unpacked
         try:
             yield str(folder)
         except TfodError as error:
             text = _restore_names(str(error)).replace("--odd-boxes ", "")
             raise ProblemError(422, f"The upload cannot be {verb}: {text}") from None
-        finally:
-            tempfile.tempdir = None
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
             for path in sorted(folder.rglob("*")):
                 output.write(path, path.relative_to(folder))

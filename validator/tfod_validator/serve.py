@@ -60,6 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     if missing:
         raise TfodError(f"the service needs {', '.join(missing)}; {how_to_install('validator')}")
     from tfod_validator.folder import DataFolder
+    from tfod_validator.landlock import describe_missing, get_abi
     from tfod_validator.settings import Settings
 
     settings = Settings.of(host=options.host, port=options.port, data=options.data)
@@ -70,6 +71,8 @@ def _run(options: argparse.Namespace) -> int:
     DataFolder(settings).create()
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("waitress").setLevel(logging.ERROR)
+    if missing := describe_missing(get_abi()):
+        _log(f"warning: {missing}")
     # Otherwise each process of a check would import the main module again.
     sys.modules["__main__"] = types.ModuleType("__main__")
     if options.worker:

@@ -328,15 +328,16 @@ def require_label_map(name: str) -> None:
 
 def load_shipped_label_map(name: str) -> LabelMap:
     """Return a label map that tfod ships, regardless of files in the working folder."""
-    return read_label_map(_packaged_folder() / f"{name}.pbtxt")[0]
+    return read_label_map(packaged_folder() / f"{name}.pbtxt")[0]
 
 
 def packaged_label_maps() -> list[str]:
     """Return the names of the label maps that tfod ships."""
-    return sorted(path.stem for path in _packaged_folder().glob("*.pbtxt"))
+    return sorted(path.stem for path in packaged_folder().glob("*.pbtxt"))
 
 
-def _packaged_folder() -> Path:
+def packaged_folder() -> Path:
+    """Return the folder of the label maps that tfod ships."""
     return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT  # only a wheel has the first
 
 

@@ -1,0 +1,154 @@
+"""What code in the process of a check can reach, if a file makes a decoder run it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfod_validator import child
+from tfod_validator.folder import DataFolder, Request
+from tfod_validator.landlock import describe_missing, get_abi
+from tfod_validator.settings import Settings
+from tfod_validator.workers import check
+
+ALLOWED = "allowed"
+
+
+def needs(abi: int, release: str) -> pytest.MarkDecorator:
+    """Skip a test if the kernel has an older version of Landlock, or none."""
+    return pytest.mark.skipif(get_abi() < abi, reason=f"needs the Landlock of Linux {release}")
+
+
+def outcome_of(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except Exception as error:
+        return type(error).__name__
+    return ALLOWED
+
+
+@pytest.fixture
+def outcomes_in_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, str]]:
+    """Run actions in the process of a check, in place of its report; return what became of each."""
+    settings = Settings(data=tmp_path / "data", max_check_bytes=1 << 40)
+    folder = DataFolder(settings)
+    folder.create()
+
+    def run(actions: dict[str, Callable[[], object]]) -> dict[str, str]:
+        upload = folder.begin_upload()
+        (upload / "upload/file/mine.txt").write_text("mine")
+        accepted = folder.accept(upload, Request())
+
+        def act(attempt: Path, *_: Any) -> Any:
+            found = {name: outcome_of(action) for name, action in actions.items()}
+            (attempt / "outcomes").write_text(json.dumps(found))
+            raise MemoryError  # there is no report
+
+        with monkeypatch.context() as patch:
+            patch.setattr(child, "_check", act)
+            check(accepted.id, settings, multiprocessing.get_context("fork"), threading.Event())
+        published = folder.find(accepted.id)
+        assert published is not None and published.state == "failed"
+        found: dict[str, str] = json.loads((published.folder / "report/outcomes").read_text())
+        return found
+
+    return run
+
+
+def other_upload(data: Path) -> Path:
+    """A file of another upload, which waits."""
+    folder = DataFolder(Settings(data=data))
+    upload = folder.begin_upload()
+    (upload / "upload/file/theirs.txt").write_text("theirs")
+    return folder.accept(upload, Request()).folder / "upload/file/theirs.txt"
+
+
+@needs(2, "5.19")
+def test_files(outcomes_in_a_check: Any, tmp_path: Path) -> None:
+    theirs = other_upload(tmp_path / "data")
+    (tmp_path / "data/reports/old").mkdir()
+    link = "link"
+    found = outcomes_in_a_check(
+        {
+            "read mine": lambda: Path("mine.txt").read_text(),
+            "write mine": lambda: Path("new.txt").write_text("x"),
+            "move mine": lambda: Path("new.txt").rename("../new.txt"),
+            "temporary": lambda: tempfile.TemporaryFile().write(b"x"),
+            "import": lambda: __import__("xmlrpc.client"),
+            "read theirs": theirs.read_text,
+            "write theirs": lambda: theirs.write_text("x"),
+            "delete theirs": theirs.unlink,
+            "link theirs": lambda: os.symlink(theirs, link) or Path(link).read_text(),
+            "hard link theirs": lambda: os.link(theirs, "hard"),
+            "list uploads": lambda: os.listdir(tmp_path / "data/waiting"),
+            "list reports": lambda: os.listdir(tmp_path / "data/reports"),
+            "add a report": lambda: (tmp_path / "data/reports/old/x").write_text("x"),
+            "read passwords": lambda: Path("/etc/passwd").read_text(),
+            "read my parent": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+            "write to /tmp": lambda: Path("/tmp/tfod-was-here").write_text("x"),
+            "start a program": lambda: subprocess.run([shutil.which("true") or ""], check=True),
+        }
+    )
+    allowed = [name for name, outcome in found.items() if outcome == ALLOWED]
+    assert allowed == ["read mine", "write mine", "move mine", "temporary", "import"]
+    assert {found[name] for name in found.keys() - allowed} <= {"PermissionError", "OSError"}, found
+    assert theirs.read_text() == "theirs"
+
+
+@needs(4, "6.7")
+def test_connections(outcomes_in_a_check: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        assert outcomes_in_a_check(
+            {
+                "connect": lambda: socket.create_connection(address, 5),
+                "listen": lambda: socket.create_server(("127.0.0.1", 0)),
+            }
+        ) == {"connect": "PermissionError", "listen": "PermissionError"}
+
+
+@needs(6, "6.12")
+def test_the_service(outcomes_in_a_check: Any) -> None:
+    """The process that starts checks listens on an abstract socket, and has no such limits."""
+    name = f"\0tfod-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(name)
+        server.listen()
+        assert outcomes_in_a_check(
+            {
+                "connect": lambda: socket.socket(socket.AF_UNIX).connect(name),
+                "end my parent": lambda: os.kill(os.getppid(), signal.SIGCONT),
+            }
+        ) == {"connect": "PermissionError", "end my parent": "PermissionError"}
+
+
+@pytest.mark.parametrize(
+    ("abi", "can"),
+    [
+        (0, ["read other uploads", "open TCP connections", "reach sockets"]),
+        (1, ["read other uploads", "open TCP connections", "reach sockets"]),
+        (3, ["open TCP connections", "reach sockets"]),
+        (5, ["reach sockets"]),
+    ],
+)
+def test_the_log_names_in_one_line_what_is_missing(abi: int, can: list[str]) -> None:
+    text = describe_missing(abi)
+    assert [text.count(one) for one in can] == [1] * len(can)
+    assert text.count(",") == len(can) - 1 and "\n" not in text and "Linux 6.12" in text
+
+
+def test_nothing_is_missing() -> None:
+    assert describe_missing(6) == describe_missing(7) == ""
