@@ -41,7 +41,7 @@ ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
 	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers test-demo coverage binary \
-	benchmarks docs screenshot clean
+	constraints benchmarks docs screenshot clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -181,6 +181,13 @@ binary: .venv-binary/installed
 	.venv-binary/bin/uv pip install --quiet --python .venv-binary --no-deps --reinstall .
 	.venv-binary/bin/pyinstaller --noconfirm --log-level ERROR --distpath build/binary \
 		--workpath build/binary/work docker/binary/tfod.spec
+
+# The versions and hashes of the packages in the images: the newest on PyPI.
+COMPILE = $(UV) pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.10 \
+	--no-annotate --custom-compile-command "make constraints" --output-file
+constraints: $(UV)
+	$(COMPILE) docker/constraints.txt --extra validator --extra scale pyproject.toml
+	echo hatchling | $(COMPILE) docker/build-constraints.txt -
 
 benchmarks: $(VENV)/test-all.installed
 	$(BIN)/python benchmarks/run.py
