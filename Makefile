@@ -29,8 +29,8 @@ test-%: export TF_NUM_INTEROP_THREADS = 1
 # If one of these changes, tfod is installed again.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-# Python 3.10 to 3.14 without the current one; test-lowest uses the oldest.
-PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13 3.14)
+# Python 3.10 to 3.15 without the current one; test-lowest uses the oldest.
+PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13 3.14 3.15)
 PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 # Empty if cargo does not run, such as rustup's cargo without a toolchain.
 CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
@@ -41,7 +41,7 @@ ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
 	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers test-demo coverage binary \
-	benchmarks docs screenshot clean
+	constraints benchmarks docs screenshot clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -153,16 +153,18 @@ coverage: $(VENV)/test-all.installed .venv-datumaro-0.3/installed
 	$(BIN)/python -m coverage report --include 'plugin/*' --fail-under 95
 	$(BIN)/python -m coverage report --include 'validator/*' --fail-under 94
 
-CORE = tests/kernel tests/tfrecord tests/example tests/detection tests/test_import.py \
-	$(patsubst %,tests/formats/test_%.py,csv numbers) tests/cli/test_describe.py --ignore tests/tfrecord/remote
+CORE = @tests/core.txt
 
 # The core with the lower bounds that CVAT's images pin, on Python 3.10 if it is installed.
 test-lowest: .venv-lowest/installed
 	.venv-lowest/bin/python $(PYTEST) $(CORE)
 
-# The core on another Python.
+# The core on another Python. The newest, for which TensorFlow and Datumaro may have no wheels, also
+# runs the checker and the service.
+NEWEST = tests/checker tests/validator $(MORE_service:%=--ignore=%)
 test-python-%: .venv-py%/installed
-	! test -x .venv-py$*/bin/python || .venv-py$*/bin/python $(PYTEST) $(CORE)
+	! test -x .venv-py$*/bin/python || \
+		.venv-py$*/bin/python $(PYTEST) $(CORE) $(if $(filter $(lastword $(PYTHONS)),$*),$(NEWEST))
 
 # The site in build/docs/index.html. The pages of the rules are generated. Warnings are errors.
 docs: $(VENV)/docs.installed
@@ -180,12 +182,19 @@ binary: .venv-binary/installed
 	.venv-binary/bin/pyinstaller --noconfirm --log-level ERROR --distpath build/binary \
 		--workpath build/binary/work docker/binary/tfod.spec
 
+# The versions and hashes of the packages in the images: the newest on PyPI.
+COMPILE = $(UV) pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.10 \
+	--no-annotate --custom-compile-command "make constraints" --output-file
+constraints: $(UV)
+	$(COMPILE) docker/constraints.txt --extra validator --extra scale pyproject.toml
+	echo hatchling | $(COMPILE) docker/build-constraints.txt -
+
 benchmarks: $(VENV)/test-all.installed
 	$(BIN)/python benchmarks/run.py
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 15))' || \
-		{ echo "tfod needs Python 3.10 to 3.14; choose one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 16))' || \
+		{ echo "tfod needs Python 3.10 to 3.15; choose one with: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
 
@@ -197,8 +206,12 @@ $(VENV)/demo.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) -e '.[datumaro]'
 	touch $@
 
-$(VENV)/test.installed: $(VENV)/bin/python $(SOURCES)
+$(UV): $(VENV)/bin/python
 	$(BIN)/python $(PIP) uv
+
+$(VENV)/test.installed: $(UV) $(SOURCES)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { echo \
+		"these tests need TensorFlow, so Python 3.10 to 3.13: make PYTHON=python3.12 VENV=.venv-3.12 ..."; exit 1; }
 	$(INSTALL) $(BIN)/python -e '.[test]'
 	@$(BIN)/tfod --version # shows the kernel, which pip does not
 	touch $(VENV)/serve.installed $(VENV)/demo.installed $@
@@ -238,12 +251,12 @@ $(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
 	$(INSTALL) .venv-lowest --no-deps -e .
 	touch $@
 
-# Empty if this Python is not installed.
-.venv-py%/installed: $(VENV)/test.installed pyproject.toml
+# uv downloads a Python that is not installed. Empty if it cannot.
+.venv-py%/installed: $(UV) pyproject.toml
 	mkdir -p .venv-py$*
-	if python=$$(tests/find_python $*); then $(UV) venv --quiet --python $$python .venv-py$* && \
-		$(INSTALL) .venv-py$* -e . 'pytest>=9' 'hypothesis>=6.100' Pillow; \
-	else echo "Python $* is not on this machine: not tested"; fi
+	if $(UV) venv --quiet --clear --python $$(tests/find_python $* || echo $*) .venv-py$* 2>.venv-py$*.log; then \
+		$(INSTALL) .venv-py$* -e '.[validator]' 'pytest>=9' 'hypothesis>=6.100'; \
+	else echo "Python $* is not on this machine, and uv cannot download it: not tested"; fi
 	touch $@
 
 clean:

@@ -71,6 +71,7 @@ def test_context_is_what_the_wheel_is_built_from() -> None:
     examples = {f"examples/shapes_{name}.zip" for name in ("good", "broken")}
     named = {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
     named |= {"plugin", "validator", "label_maps"}
+    named |= {"docker/constraints.txt", "docker/build-constraints.txt"}
     assert sent == named | examples
 
 

@@ -107,8 +107,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_hook)
-# As Python's library has it there: no folder can be opened, no open file removed.
-shutil._use_fd_functions = False
+# As on Windows, Python's library opens no folder to remove it, and removes no open file.
+os.supports_dir_fd.clear()
+importlib.reload(shutil)
 tempfile.TemporaryFile = tempfile.NamedTemporaryFile
 # The locale's encoding is never UTF-8: who opens a text says which it has.
 warnings.filterwarnings("error", category=EncodingWarning, module=r"tfod")
