@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import multiprocessing
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -16,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from tfod_validator import child
 from tfod_validator.folder import DataFolder, Request
 from tfod_validator.landlock import describe_missing, get_abi
 from tfod_validator.settings import Settings
 from tfod_validator.workers import check
+
+from tests.validator.conftest import Service
 
 ALLOWED = "allowed"
 
@@ -120,6 +127,14 @@ def test_connections(outcomes_in_a_check: Any) -> None:
         ) == {"connect": "PermissionError", "listen": "PermissionError"}
 
 
+def test_inherited_connections(outcomes_in_a_check: Any) -> None:
+    """An RQ worker, whose fork a check is, has connections to Redis."""
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        assert outcomes_in_a_check({"send": lambda: mine.send(b"x")}) == {"send": "OSError"}
+        assert mine.send(b"y") == 1 and theirs.recv(2) == b"y"
+
+
 @needs(6, "6.12")
 def test_the_service(outcomes_in_a_check: Any) -> None:
     """The process that starts checks listens on an abstract socket, and has no such limits."""
@@ -150,5 +165,40 @@ def test_the_log_names_in_one_line_what_is_missing(abi: int, can: list[str]) -> 
     assert text.count(",") == len(can) - 1 and "\n" not in text and "Linux 6.12" in text
 
 
-def test_nothing_is_missing() -> None:
+def without_landlock() -> None:
+    """Make the kernel answer this process as one without Landlock (a seccomp filter)."""
+    load, jump, end, allow, enosys = 0x20, 0x15, 0x06, 0x7FFF0000, 0x50000 | errno.ENOSYS
+    steps = ((load, 0, 0, 0), (jump, 0, 1, 444), (end, 0, 0, enosys), (end, 0, 0, allow))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for arguments in ((38, 1, 0, 0, 0), (22, 2, program, 0, 0)):  # no new privileges, seccomp
+        assert libc.prctl(*arguments) == 0, os.strerror(ctypes.get_errno())
+
+
+@needs(2, "5.19")
+def test_a_kernel_without_it(tmp_path: Path, good_zip: bytes) -> None:
+    """The service works, and says once what a check can do."""
+    command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", "0", "--data", tmp_path]
+    with subprocess.Popen(
+        command, preexec_fn=without_landlock, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        lines = []
+        while "serving on" not in "".join(lines):
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        assert lines[0] == f"tfod: warning: {describe_missing(0)}\n"
+        url = lines[-1].split()[3]
+        answer = requests.post(
+            f"{url}/api/v1/validations?wait=60", files={"file": ("a.zip", good_zip)}, timeout=120
+        )
+        assert answer.json()["valid"] is True
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_nothing_is_missing(service: Service) -> None:
     assert describe_missing(6) == describe_missing(7) == ""
+    warnings = [line for line in service.lines if "Landlock" in line]
+    assert len(warnings) == (get_abi() < 6)

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import resource
+import stat
 import sys
 import tempfile
 import threading
@@ -63,7 +64,8 @@ _ORIGINAL = os.path.join(os.pardir, ORIGINAL)
 
 def run(settings: Settings, attempt: Path, request: Request) -> None:
     """Check an upload, after changing a copy if requested, and write the result to the attempt."""
-    restrict(attempt.parent, settings.data)  # first, since it applies to threads started later
+    _close_sockets()
+    restrict(attempt.parent, settings.data)  # before threads start, which inherit it
     _begin(settings, writes_copy=request.copy_of is not None)
     started, upload = time.time(), attempt.parent / UPLOAD
     copied: dict[str, Any] = {}
@@ -106,6 +108,14 @@ def _begin(settings: Settings, *, writes_copy: bool) -> None:
         _, hard = resource.getrlimit(limit)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (value, value))
+
+
+def _close_sockets() -> None:
+    """Close what a fork of an RQ worker inherits: its connections to Redis, which can run code."""
+    for number in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # the folder that was listed is closed again
+            if number > 2 and stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.close(number)
 
 
 def _end_with_parent() -> None:

@@ -89,7 +89,7 @@ def _find_libraries(data: Path) -> list[Path]:
 
 def _allow(ruleset: int, access: int, folders: Iterable[Path]) -> None:
     for folder in folders:
-        # Of the folders of libraries, not all exist; that of an upload may have been deleted.
+        # Some folders of libraries do not exist, and an upload may have been deleted.
         with suppress(FileNotFoundError, NotADirectoryError):
             handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             rule = _PathBeneath(access, handle)

@@ -71,8 +71,8 @@ def _run(options: argparse.Namespace) -> int:
     DataFolder(settings).create()
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("waitress").setLevel(logging.ERROR)
-    if missing := describe_missing(get_abi()):
-        _log(f"warning: {missing}")
+    if risks := describe_missing(get_abi()):
+        _log(f"warning: {risks}")
     # Otherwise each process of a check would import the main module again.
     sys.modules["__main__"] = types.ModuleType("__main__")
     if options.worker:
