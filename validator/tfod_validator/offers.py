@@ -21,7 +21,7 @@ _SOURCE_ID_RULES = ("NAM010", "NAM011")
 _NEW_SOURCE_ID = "The source id becomes a new number; the text is kept in tfod/attributes."
 """The repair for these rules if they are errors for the receiver; else they are not repaired."""
 _BOX_RULES = frozenset(("BOX002", "BOX003", "BOX004", "BOX006", "BOX007"))
-_CAUSES = frozenset(("BOX005", "BOX013", "BOX022"))
+_CAUSES = frozenset(("BOX005", "BOX012", "BOX013", "BOX022"))
 """Rules about all boxes of a shard, because of which no single box may be clipped or dropped."""
 _NO_SHARD = "ZIP013"
 
@@ -51,7 +51,8 @@ def _list_repairs(report: Report) -> dict[str, str]:
     repairs = {code: rule.repair for code, rule in all_rules().items() if rule.repair}
     for code in _SOURCE_ID_RULES:
         repairs[code] = _NEW_SOURCE_ID if severities.get(code) is Severity.ERROR else ""
-    return {code: repairs[code] for code in report.counts.by_code if repairs.get(code)}
+    codes = dict.fromkeys(item.code for item in report.findings if item.is_repairable)
+    return {code: repairs[code] for code in codes if repairs.get(code)}
 
 
 def _make_offer(
@@ -64,7 +65,9 @@ def _make_offer(
     remaining = Counter(
         item.code
         for item in errors
-        if item.code not in repairs and not _is_changed(item, odd_boxes)
+        if not (item.code in repairs and item.is_repairable)
+        and not _is_changed(item, odd_boxes)
+        and not item.code.startswith("ZIP")  # the copy is packed again
     )
     listed = Counter(item.code for item in report.findings)
     for code in remaining:  # findings that are not listed

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tfod.checker.finding import Finding
+from tfod.checker.receivers import ANY
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.rules.registry import all_rules
 
@@ -47,20 +48,31 @@ def advise(report: Report) -> list[Finding]:
             is_file = label_map and report.find_source(label_map) == label_map
             if _LABEL_MAP.search(fix) and not is_file:  # commands cannot name a file in a zip
                 fix = strip_command(fix)
-            fix = _complete(fix, sources[key], label_map)
+            fix = complete_command(report, fix, sources[key], label_map)
         findings.append(finding._replace(fix=fix, cause=cause))
     return findings
 
 
-def _complete(fix: str, source: str, label_map: str) -> str:
-    """Replace SOURCE and MAP in the command of a fix, and write next to the current folder."""
+def complete_command(report: Report, fix: str, source: str, label_map: str = "") -> str:
+    """Replace SOURCE and MAP in the command of a fix, and write next to the current folder.
+
+    ``tfod repair`` gets the receiver and the profile of the check, so that it counts the same
+    errors.
+    """
+    options = {"--for": report.receiver, "--profile": report.profile.argument}
+    given = "".join(
+        f" {name} {shlex.quote(visible(value))}"
+        for name, value in options.items()
+        if value not in ("", ANY.name)
+    )
 
     def name_source(match: re.Match[str]) -> str:
         target = (match[2] or "").lstrip()
         if target:
             target += "2" if target in os.path.normpath(source).split(os.sep)[:1] else ""
             target = f" ../{target}" if os.path.normpath(source) == os.curdir else f" {target}"
-        return f"{match[1]} {shlex.quote(visible(source))}{target}"
+        more = given if match[1] == "repair" else ""
+        return f"{match[1]} {shlex.quote(visible(source))}{target}{more}"
 
     if label_map:
         fix = _LABEL_MAP.sub(lambda _: shlex.quote(visible(label_map)), fix)

@@ -82,6 +82,7 @@ class Finding(NamedTuple):
         covers: other shards, or a label map, to which the finding applies.
         object_class: class of the box that the finding is about.
         cause: code of the rule whose finding explains this one; filled in by the report.
+        is_repairable: whether the repair of the rule, if it has one, applies to the finding.
     """
 
     message: str
@@ -98,6 +99,7 @@ class Finding(NamedTuple):
     covers: Sequence[str] = ()
     object_class: str = ""
     cause: str = ""
+    is_repairable: bool = True
 
     def at(self, location: Location) -> Finding:
         """Return a copy of the finding with this location."""

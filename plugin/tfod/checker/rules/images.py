@@ -129,13 +129,14 @@ def _check_size(facts: ImageFacts) -> Iterator[Finding]:
     height, width = facts.declared_height, facts.declared_width
     message = f"{_describe_size(height, width)}, but the image is {header.height} x {header.width}"
     fix = ""
-    if (height, width) == (header.width, header.height):
+    if facts.is_swapped:
         message += ": height and width are swapped"
         fix = "Swap image/height and image/width, and check how the boxes were normalized."
         if header.orientation >= FIRST_TRANSPOSED:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _APPLY_EXIF
-    yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
+    value = height if sides[0] == keys.HEIGHT else width
+    yield Finding(message, sides[0], value, fix, is_repairable=facts.is_size_repairable)
 
 
 _APPLY_EXIF = (
@@ -166,9 +167,8 @@ def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     if header is None or header.orientation == 1:
         return
     is_turned = header.orientation >= FIRST_TRANSPOSED
-    declared = (facts.declared_height, facts.declared_width)
     is_square = header.height == header.width
-    is_swapped = is_turned and not is_square and declared == (header.width, header.height)
+    is_swapped = is_turned and not is_square and facts.is_swapped
     message = f"the EXIF orientation is {header.orientation}: viewers show the image "
     message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
@@ -293,7 +293,8 @@ def _describe_record(location: Location) -> str:
 @each_image
 def _check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
     for key, side in facts.invalid_sizes.items():
-        yield Finding(f"{key} is {side}", key, side)
+        is_repairable = facts.header is not None
+        yield Finding(f"{key} is {side}", key, side, is_repairable=is_repairable)
 
 
 @rule(

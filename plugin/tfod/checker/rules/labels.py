@@ -375,8 +375,8 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
     why="TF-Vision, MediaPipe Model Maker and EfficientDet only read ids. The first two stop at an "
     "object without an id: 'indices[0] = 0 is not in [0, 0)'; EfficientDet ignores all objects of "
     "the record. The OD API's trainer and CVAT use the text.",
-    fix="For TF-Vision, Model Maker or EfficientDet, write image/object/class/label by a label "
-    "map: tfod repair SOURCE repaired",
+    fix="For TF-Vision, Model Maker or EfficientDet, write a copy with ids and a label map: tfod "
+    "convert SOURCE labelled --to shards",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
     repair="If all objects have a class text, ids are added from the label map. No id is added if "
@@ -386,7 +386,9 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
 @each_class
 def _check_id(use: ClassUse) -> Iterator[Finding]:
     if use.text and use.label is None:
-        yield Finding(f"class {excerpt(use.text)} has no id", keys.CLASS_LABEL, use.text)
+        message = f"class {excerpt(use.text)} has no id"
+        is_repairable = use.label_map is not None and use.label_map.find(use.text) is not None
+        yield Finding(message, keys.CLASS_LABEL, use.text, is_repairable=is_repairable)
 
 
 def _get_items(file: LabelMapFile) -> Sequence[LabelMapItem]:
