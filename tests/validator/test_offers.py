@@ -54,7 +54,9 @@ def codes(items: list[tuple[str, str, Any]]) -> dict[str, Any]:
         ),
         ([INFINITE], {"drop": ({"BOX002": 1}, {})}),
         ([FLAT], {"drop": ({"BOX007": 1}, {})}),
-        ([PIXELS], {}),
+        ([PIXELS], {"drop": ({"BOX005": 1}, {})}),
+        ([PIXELS] * 5, {}),  # most boxes
+        ([INVERTED, INVERTED], {"drop": ({"BOX006": 2, "BOX009": 1}, {})}),
     ],
 )
 def test_boxes(tmp_path: Path, boxes: Any, expected: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 from tfod.checker.finding import Finding
@@ -102,7 +102,7 @@ class Causes:
         rules = all_rules()
         self._report = report
         self._codes: dict[tuple[str, str, int | None], str] = {}
-        boxes = {shard.name: shard.boxes for shard in report.shards}
+        self._boxes = {shard.name: shard.boxes for shard in report.shards}
         candidates = [
             finding
             for finding in report.findings
@@ -110,10 +110,8 @@ class Causes:
         ]
 
         def add(cause: Finding) -> None:
-            count = report.counts.by_shard.get(cause.shard, {}).get(cause.code, 0)
-            is_general = 2 * count >= boxes.get(cause.shard, 0) > 0  # not a slip in one record
+            record = None if self._is_general(cause) else cause.record
             for code in rules[cause.code].explains:
-                record = None if is_general else cause.record
                 self._codes.setdefault((code, cause.shard, record), cause.code)
                 for name in cause.covers:
                     self._codes.setdefault((code, name, None), cause.code)
@@ -124,6 +122,20 @@ class Causes:
         self._codes.clear()
         for root in roots:
             add(root)
+
+    def _is_general(self, finding: Finding) -> bool:
+        """Return whether a finding is about a whole shard, not a slip in one record."""
+        count = self._report.counts.by_shard.get(finding.shard, {}).get(finding.code, 0)
+        return finding.record is None or 2 * count > self._boxes.get(finding.shard, count) > 0
+
+    def find_general(self, codes: Set[str]) -> list[Finding]:
+        """Return the findings about whole shards that explain findings of these rules."""
+        rules = all_rules()
+        return [
+            finding
+            for finding in self._report.findings
+            if rules[finding.code].explains & codes and self._is_general(finding)
+        ]
 
     def find(self, code: str, shard: str, record: int | None = None) -> str:
         """Return the code of the rule that explains a finding; "" if there is none."""
