@@ -10,7 +10,7 @@ from tfod.checker.check import Options, check
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.report import Report
 from tfod.sources.resolver import resolve
-from tfod_validator.offers import find_convertible, list_offers
+from tfod_validator.offers import LABELS, find_convertible, list_buttons, list_offers
 
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, flip, other, record, shard, with_boxes
 from tests.zip_forge import real_zip
@@ -76,6 +76,8 @@ def test_other_repairs_are_offered_once(tmp_path: Path) -> None:
     assert codes(plain["changes"]) == {"TFR004": "The record is removed."}
     assert codes(plain["remaining"]) == {"BOX003": 1}
     assert not clip["remaining"] and not drop["remaining"]
+    buttons = list_buttons([plain, clip, drop], "")
+    assert buttons == {"TFR004": [LABELS[""]], "BOX003": [LABELS["clip"], LABELS["drop"]]}
     again = list_offers(report, is_repaired=True)
     assert [offer["odd_boxes"] for offer in again] == ["clip", "drop"]
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
-from tfod.checker.finding import Finding
+from tfod.checker.finding import Finding, Rule, plural
+from tfod.checker.receivers import ANY, CVAT
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.rules.registry import all_rules
+from tfod.errors import excerpt
 
 if TYPE_CHECKING:
     from tfod.checker.report import DatasetReport, Report
 
 _COMMAND = re.compile(r"(.*: )((?:tfod|datum) [a-z]+ .*[^.])", re.DOTALL)
+_OTHER_WAY = re.compile(r"(,? or |\. To )(?:(?!,? or |\. ).)*:$")
+_NOT_ON_PAGE = re.compile(r"--[a-z]|TFOD_|\btfod (?!do)|\bgit ")
 _SOURCE = re.compile(r"(?<=\btfod )([a-z]+) SOURCE\b( [a-z]\w*)?")
-_LABEL_MAP = re.compile(r"(?<=--label-map )MAP\b")
+_PLACEHOLDER = re.compile(r"\{(script|tool|box|image|file)\}")
+_GENERAL = {
+    "script": "the script that wrote the shard",
+    "tool": "the annotation tool",
+    "box": "the box",
+    "image": "the image",
+    "file": "the file",
+}
 
 
 def advise(report: Report) -> list[Finding]:
@@ -25,9 +36,8 @@ def advise(report: Report) -> list[Finding]:
 
     A finding that another one explains names that one instead of a fix of its own.
     """
-    causes, sources, label_maps = Causes(report), dict[tuple[str, str], str](), dict[str, str]()
-    label_maps |= {shard.name: shard.label_map for shard in report.shards if shard.label_map}
-    findings = []
+    causes, sources, findings = Causes(report), dict[tuple[str, str], str](), []
+    tool = "CVAT" if report.receiver in (ANY.name, CVAT.name) else _GENERAL["tool"]
     for finding in report.findings:
         fix, cause = finding.fix, causes.find(finding.code, finding.shard, finding.record)
         if cause:
@@ -43,17 +53,40 @@ def advise(report: Report) -> list[Finding]:
                 ]
                 datasets = [dataset] if dataset else report.datasets
                 sources[key] = find_source_with(report, shards, datasets)
-            label_map = label_maps.get(finding.shard, "")
-            is_file = label_map and report.find_source(label_map) == label_map
-            if _LABEL_MAP.search(fix) and not is_file:  # commands cannot name a file in a zip
-                fix = strip_command(fix)
-            fix = _complete(fix, sources[key], label_map)
-        findings.append(finding._replace(fix=fix, cause=cause))
+            fix = _name_source(fix, sources[key])
+        finding = finding._replace(template=fix.replace("{tool}", tool), cause=cause)
+        findings.append(finding._replace(fix=fill_in(finding.template, [finding])))
     return findings
 
 
-def _complete(fix: str, source: str, label_map: str) -> str:
-    """Replace SOURCE and MAP in the command of a fix, and write next to the current folder."""
+def fill_in(template: str, findings: Sequence[Finding] = ()) -> str:
+    """Name the script, box, image or file of the first finding in a fix, and count its images."""
+    names = dict(_GENERAL)
+    if findings:
+        finding = next((item for item in findings if item.record is not None), findings[0])
+        count = len({(item.shard, item.record) for item in findings}) - 1
+        more = plural(count, "more image") if count else ""
+        names |= {"file": finding.shard, "script": f"the script that wrote {finding.shard}"}
+        if finding.record is not None:
+            image = finding.item or f"record {finding.record} of {finding.shard}"
+            records = f"the records of {image} and {more}" if more else f"the record of {image}"
+            names["script"] = f"the script that wrote {records if finding.item else image}"
+            names["image"] = f"{image} (the same applies to {more})" if more else image
+        number = finding.value.get("object") if isinstance(finding.value, dict) else None
+        name = excerpt(finding.object_class) if finding.object_class else number
+        names |= {"box": f"box {name}"} if name is not None else {}
+    return _PLACEHOLDER.sub(lambda match: names[match[1]], template)
+
+
+def fit_to_page(template: str, rule: Rule) -> str:
+    """Return a fix for users of the service, who have no command line, and perhaps no script."""
+    if _NOT_ON_PAGE.search(template) and rule.on_page:
+        return rule.on_page
+    return strip_command(template).replace("In {script}, ", "Ask the author of {script} to ")
+
+
+def _name_source(fix: str, source: str) -> str:
+    """Replace SOURCE in the command of a fix, and write next to the current folder."""
 
     def name_source(match: re.Match[str]) -> str:
         target = (match[2] or "").lstrip()
@@ -62,8 +95,6 @@ def _complete(fix: str, source: str, label_map: str) -> str:
             target = f" ../{target}" if os.path.normpath(source) == os.curdir else f" {target}"
         return f"{match[1]} {shlex.quote(visible(source))}{target}"
 
-    if label_map:
-        fix = _LABEL_MAP.sub(lambda _: shlex.quote(visible(label_map)), fix)
     return _SOURCE.sub(name_source, fix) if source else fix
 
 
@@ -74,9 +105,9 @@ def split_command(fix: str) -> tuple[str, str]:
 
 
 def strip_command(fix: str) -> str:
-    """Return the sentence of a fix without its command, for people without a command line."""
+    """Return a fix without the way that is a command, for people without a command line."""
     sentence, command = split_command(fix)
-    return f"{sentence.rstrip(':')}." if command else fix
+    return f"{_OTHER_WAY.sub('', sentence).rstrip(':.')}." if command else fix
 
 
 def find_source_with(
