@@ -53,7 +53,8 @@ def _list_repairs(report: Report) -> dict[str, str]:
     repairs = {code: rule.repair for code, rule in all_rules().items() if rule.repair}
     for code in _SOURCE_ID_RULES:
         repairs[code] = _NEW_SOURCE_ID if severities.get(code) is Severity.ERROR else ""
-    return {code: repairs[code] for code in report.counts.by_code if repairs.get(code)}
+    codes = dict.fromkeys(item.code for item in report.findings if item.is_repairable)
+    return {code: repairs[code] for code in codes if repairs.get(code)}
 
 
 def _make_offer(
@@ -66,7 +67,9 @@ def _make_offer(
     remaining = Counter(
         item.code
         for item in errors
-        if item.code not in repairs and not _is_changed(item, odd_boxes)
+        if not (item.code in repairs and item.is_repairable)
+        and not _is_changed(item, odd_boxes)
+        and not item.code.startswith("ZIP")  # the copy is packed again
     )
     listed = Counter(item.code for item in report.findings)
     for code in remaining:  # findings that are not listed

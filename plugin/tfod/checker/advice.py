@@ -53,7 +53,7 @@ def advise(report: Report) -> list[Finding]:
                 ]
                 datasets = [dataset] if dataset else report.datasets
                 sources[key] = find_source_with(report, shards, datasets)
-            fix = _name_source(fix, sources[key])
+            fix = complete_command(report, fix, sources[key])
         finding = finding._replace(template=fix.replace("{tool}", tool), cause=cause)
         findings.append(finding._replace(fix=fill_in(finding.template, [finding])))
     return findings
@@ -85,15 +85,26 @@ def fit_to_page(template: str, rule: Rule) -> str:
     return strip_command(template).replace("In {script}, ", "Ask the author of {script} to ")
 
 
-def _name_source(fix: str, source: str) -> str:
-    """Replace SOURCE in the command of a fix, and write next to the current folder."""
+def complete_command(report: Report, fix: str, source: str) -> str:
+    """Replace SOURCE in the command of a fix, and write next to the current folder.
+
+    ``tfod repair`` gets the receiver and the profile of the check, so that it counts the same
+    errors.
+    """
+    options = {"--for": report.receiver, "--profile": report.profile.argument}
+    given = "".join(
+        f" {name} {shlex.quote(visible(value))}"
+        for name, value in options.items()
+        if value not in ("", ANY.name)
+    )
 
     def name_source(match: re.Match[str]) -> str:
         target = (match[2] or "").lstrip()
         if target:
             target += "2" if target in os.path.normpath(source).split(os.sep)[:1] else ""
             target = f" ../{target}" if os.path.normpath(source) == os.curdir else f" {target}"
-        return f"{match[1]} {shlex.quote(visible(source))}{target}"
+        more = given if match[1] == "repair" else ""
+        return f"{match[1]} {shlex.quote(visible(source))}{target}{more}"
 
     return _SOURCE.sub(name_source, fix) if source else fix
 

@@ -83,6 +83,7 @@ class Finding(NamedTuple):
         object_class: class of the box that the finding is about.
         cause: code of the rule whose finding explains this one; filled in by the report.
         template: the fix with placeholders, which the report fills in.
+        is_repairable: whether the repair of the rule, if it has one, applies to the finding.
     """
 
     message: str
@@ -100,6 +101,7 @@ class Finding(NamedTuple):
     object_class: str = ""
     cause: str = ""
     template: str = ""
+    is_repairable: bool = True
 
     def at(self, location: Location) -> Finding:
         """Return a copy of the finding with this location."""

@@ -43,6 +43,11 @@ class Group(NamedTuple):
         """The code of the rule."""
         return self.rule.code
 
+    @property
+    def is_repairable(self) -> bool:
+        """Whether a repair removes some of the findings."""
+        return bool(self.rule.repair) and any(item.is_repairable for item in self.findings)
+
 
 def group_findings(report: Report, *, on_page: bool = False) -> list[Group]:
     """Group the findings of a report by rule and cause, the most severe first, then by family.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from tfod.checker.advice import fill_in, find_source_with, split_command
+from tfod.checker.advice import complete_command, fill_in, find_source_with, split_command
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
 from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
@@ -246,10 +245,10 @@ def list_explained(groups: Sequence[Group], cause: Group) -> list[str]:
 def suggest_repair(report: Report, groups: Sequence[Group]) -> list[tuple[str, str]]:
     """Suggest the command that shows what can be repaired, if anything can."""
     failing = (group for group in groups if group.severity.rank >= report.fail_on.rank)
-    repairable = {group.code for group in failing if group.rule.repair and not group.cause}
+    repairable = {group.code for group in failing if group.is_repairable and not group.cause}
     name = _find_repairable(report, repairable)
     sentence = "See what tfod can repair automatically (this writes nothing):"
-    command = f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"
+    command = complete_command(report, "tfod repair SOURCE repaired --dry-run", name)
     return [(sentence, command)] if name else []
 
 

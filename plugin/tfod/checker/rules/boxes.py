@@ -141,8 +141,8 @@ def _overhang_findings(batch: Batch, mask: np.ndarray) -> Iterator[Finding]:
     "BOX005 error: box in pixels instead of normalized coordinates",
     why="Readers multiply coordinates by the image size, which puts these boxes far outside the "
     "image. Datumaro clamps them to nothing.",
-    fix="In {script}, divide x by the image width and y by the image height, or let tfod do it "
-    "for all boxes: tfod convert SOURCE normalized --to shards --boxes pixels",
+    fix="In {script}, divide x by the image width and y by the image height, or convert all "
+    "boxes: tfod convert SOURCE normalized --to shards --boxes pixels",
     source="tensorflow/models#9892; tensorflow/models#1881",
     explains="BOX003 BOX004 BOX006 BOX007 BOX011 BOX012 BOX021 BOX023",
 )

@@ -60,7 +60,10 @@ def _check_feature_lists(batch: Batch) -> Iterator[Finding]:
 )
 def _check_required(batch: Batch) -> Iterator[Finding]:
     """Report features without a default that are missing or empty, and records without any key."""
-    yield from batch.problems("EXA003")
+    for finding in batch.problems("EXA003"):
+        yield finding._replace(is_repairable=False)
+    mapping, headers = batch.mapping, batch.detections.headers
+    from_header = (mapping.format, mapping.height, mapping.width)
     checked = batch.live.copy()
     checked[[item.row for item in batch.detections.problems if item.code == "EXA003"]] = False
     for key, spec in batch.expected.items():
@@ -74,10 +77,14 @@ def _check_required(batch: Batch) -> Iterator[Finding]:
             is_present |= column.present
         for row in np.flatnonzero(checked & ~is_present).tolist():
             message = f"required feature {key} is missing ({spec.kind.value})"
-            yield batch.finding(row, message, key)
+            is_repairable = key == mapping.source_id or (
+                key in from_header and headers[row] is not None
+            )
+            yield batch.finding(row, message, key)._replace(is_repairable=is_repairable)
         for column in columns if spec.is_mandatory else ():
             for row in column.rows[column.lengths == 0].tolist():
-                yield batch.finding(row, f"required feature {key} has no value", key)
+                finding = batch.finding(row, f"required feature {key} has no value", key)
+                yield finding._replace(is_repairable=False)
 
 
 detection_rule(
@@ -216,7 +223,7 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     why="TensorFlow's parser stops at the record, or reads other values than protobuf, which "
     "Datumaro and CVAT use.",
     fix="In {script}, write the record with protobuf's serializer, with one list per feature, or "
-    "let tfod do so: tfod convert SOURCE converted --to shards",
+    "rewrite it: tfod convert SOURCE converted --to shards",
     source=_PARSER,
 )
 def _check_parsers_agree(batch: Batch) -> Iterator[Finding]:

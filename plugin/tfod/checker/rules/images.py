@@ -130,13 +130,14 @@ def _check_size(facts: ImageFacts) -> Iterator[Finding]:
     height, width = facts.declared_height, facts.declared_width
     message = f"{_describe_size(height, width)}, but the image is {header.height} x {header.width}"
     fix = ""
-    if (height, width) == (header.width, header.height):
+    if facts.is_swapped:
         message += ": height and width are swapped"
         fix = "In {script}, swap height and width, and check how the boxes were normalized."
         if header.orientation >= FIRST_TRANSPOSED:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _APPLY_EXIF
-    yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
+    value = height if sides[0] == keys.HEIGHT else width
+    yield Finding(message, sides[0], value, fix, is_repairable=facts.is_size_repairable)
 
 
 _APPLY_EXIF = "In {script}, apply the EXIF orientation to the pixels (PIL.ImageOps.exif_transpose)."
@@ -155,7 +156,7 @@ def _describe_size(height: int | None, width: int | None) -> str:
     why="Browsers and annotation tools apply the EXIF rotation, so the boxes were probably drawn "
     "on the rotated image. TensorFlow does not apply it. If the recorded size or the boxes fit "
     "only the rotated image, this is certain, and an error.",
-    fix=f"{_APPLY_EXIF[:-1]}, or let tfod do so: tfod convert SOURCE upright --to shards",
+    fix=f"{_APPLY_EXIF[:-1]}, or write an upright copy: tfod convert SOURCE upright --to shards",
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
     cases={"turned": Severity.ERROR},
 )
@@ -165,9 +166,8 @@ def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     if header is None or header.orientation == 1:
         return
     is_turned = header.orientation >= FIRST_TRANSPOSED
-    declared = (facts.declared_height, facts.declared_width)
     is_square = header.height == header.width
-    is_swapped = is_turned and not is_square and declared == (header.width, header.height)
+    is_swapped = is_turned and not is_square and facts.is_swapped
     message = f"the EXIF orientation is {header.orientation}: viewers show the image "
     message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
@@ -292,7 +292,8 @@ def _describe_record(location: Location) -> str:
 @each_image
 def _check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
     for key, side in facts.invalid_sizes.items():
-        yield Finding(f"{key} is {side}", key, side)
+        is_repairable = facts.header is not None
+        yield Finding(f"{key} is {side}", key, side, is_repairable=is_repairable)
 
 
 @rule(

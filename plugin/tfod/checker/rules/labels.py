@@ -111,12 +111,11 @@ def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
 def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Report classes with the id 0, which items without an id have too, or a negative id."""
     for item in _get_items(file):
+        name = excerpt(item.class_name)
         if item.id < 0:
-            yield Finding(
-                f"{excerpt(item.class_name)} has the negative id {item.id}", value=item.id
-            )
+            yield Finding(f"{name} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
-            yield Finding(f"{excerpt(item.class_name)} has the id 0", value=0)
+            yield Finding(f"{name} has the id 0", value=0)
 
 
 @rule(
@@ -336,7 +335,7 @@ def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, 
     why="The OD API, CVAT and Datumaro use the text. Readers that use the id, such as Model Garden "
     "and EfficientDet, treat 0 as the background.",
     fix="In {script}, number the classes from 1, and write a label map that contains the texts, or "
-    "let tfod do so: tfod convert SOURCE renumbered --to shards",
+    "write a copy with both: tfod convert SOURCE renumbered --to shards",
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
 @each_class
@@ -374,7 +373,7 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
     "object without an id: 'indices[0] = 0 is not in [0, 0)'; EfficientDet ignores all objects of "
     "the record. The OD API's trainer and CVAT use the text.",
     fix="In {script}, write image/object/class/label for TF-Vision, Model Maker or EfficientDet, "
-    "or add it by a label map: tfod repair SOURCE repaired",
+    "or write a copy with ids and a label map: tfod convert SOURCE labelled --to shards",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
     repair="If all objects have a class text, ids are added from the label map. No id is added if "
@@ -384,7 +383,9 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
 @each_class
 def _check_id(use: ClassUse) -> Iterator[Finding]:
     if use.text and use.label is None:
-        yield Finding(f"class {excerpt(use.text)} has no id", keys.CLASS_LABEL, use.text)
+        message = f"class {excerpt(use.text)} has no id"
+        is_repairable = use.label_map is not None and use.label_map.find(use.text) is not None
+        yield Finding(message, keys.CLASS_LABEL, use.text, is_repairable=is_repairable)
 
 
 def _get_items(file: LabelMapFile) -> Sequence[LabelMapItem]:

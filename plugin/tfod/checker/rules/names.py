@@ -202,8 +202,8 @@ def _check_name_without_objects(batch: Batch) -> Iterator[Finding]:
     "NAM010 info: source id is not a number",
     why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
     "'StringToNumberOp could not correctly convert string'. The OD API's trainer accepts any text.",
-    fix="In {script}, number the images for TF-Vision, Model Maker or EfficientDet, or let tfod do "
-    "so: tfod reshard SOURCE renumbered --for tf-vision",
+    fix="In {script}, number the images for TF-Vision, Model Maker or EfficientDet, or renumber "
+    "them: tfod reshard SOURCE renumbered --for tf-vision",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
     repair="With --for tf-vision, model-maker or efficientdet, the source id is set to a unique "
@@ -219,7 +219,7 @@ def _check_numeric_source_id(batch: Batch) -> Iterator[Finding]:
     "NAM011 info: source id is a large number",
     why="EfficientDet converts it to float32, which cannot represent every number above "
     "16,777,216. Different images may get the same id.",
-    fix="In {script}, number the images for EfficientDet, or let tfod do so: tfod reshard SOURCE "
+    fix="In {script}, number the images for EfficientDet, or renumber them: tfod reshard SOURCE "
     "renumbered --for efficientdet",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
     repair="With --for efficientdet, the source id is set to a unique number; the old one is kept "
