@@ -14,7 +14,7 @@ from tfod.formats.options import OddBoxes
 from tfod.shards.repair import repair
 from tfod.shards.repair_options import Options as RepairOptions
 from tfod.sources.resolver import resolve
-from tfod_validator.offers import find_convertible, list_offers
+from tfod_validator.offers import LABELS, find_convertible, list_buttons, list_offers
 
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import LIMITS, Mutant
@@ -60,7 +60,9 @@ def codes(items: list[tuple[str, str, Any]]) -> dict[str, Any]:
         ),
         ([INFINITE], {"drop": ({"BOX002": 1}, {})}),
         ([FLAT], {"drop": ({"BOX007": 1}, {})}),
-        ([PIXELS], {}),
+        ([PIXELS], {"drop": ({"BOX005": 1}, {})}),
+        ([PIXELS] * 5, {}),  # most boxes
+        ([INVERTED, INVERTED], {"drop": ({"BOX006": 2, "BOX009": 1}, {})}),
     ],
 )
 def test_boxes(tmp_path: Path, boxes: Any, expected: Any) -> None:
@@ -80,6 +82,8 @@ def test_other_repairs_are_offered_once(tmp_path: Path) -> None:
     assert codes(plain["changes"]) == {"TFR004": "The record is removed."}
     assert codes(plain["remaining"]) == {"BOX003": 1}
     assert not clip["remaining"] and not drop["remaining"]
+    buttons = list_buttons([plain, clip, drop], "")
+    assert buttons == {"TFR004": [LABELS[""]], "BOX003": [LABELS["clip"], LABELS["drop"]]}
     again = list_offers(report, is_repaired=True)
     assert [offer["odd_boxes"] for offer in again] == ["clip", "drop"]
 
