@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tfod.checker.advice import fill_in, fit_to_page
 from tfod.checker.check import Options, check_sources
+from tfod.checker.finding import Finding
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.report import Report
 from tfod.checker.reporters.groups import group_findings
@@ -21,6 +24,7 @@ from tests.commands import Run
 from tests.files import write_files
 from tests.mutants.boxes import permuted_columns
 from tests.mutants.make import all_mutants
+from tests.mutants.registry import Mutant
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, first, folder, other, record, shard, with_boxes
 
 INVERTED = with_boxes([(0.5, 0.25, 0.25, 0.75)])
@@ -52,6 +56,7 @@ def content(code: str, case: str) -> object:
         ("BOX012", "all", {"BOX007": 10}),
         ("LAB012", "0-and-1", {"LAB009": 2, "LAB013": 1}),
         ("LAB006", "map-of-another-dataset", {"LAB013": 2}),
+        ("NAM013", "jpeg", {"NAM006": 1, "EXA009": 1, "NAM003": 1}),
     ],
 )
 def test_the_cause_comes_first(
@@ -66,11 +71,11 @@ def test_the_cause_comes_first(
     rest = [group for group in groups if group.cause]
     assert groups[0].code == code and not groups[0].cause
     assert {group.code: group.cause for group in rest} == dict.fromkeys(explained, code)
-    (step, _), *more = next_steps(report, groups)
+    step, _ = next_steps(report, groups)[0]
     assert step.startswith(f"Begin with {code}, which explains {', '.join(explained)}: ")
-    assert not more or report.receiver == "any"
     for group in rest:
-        assert all(code in finding.fix and "tfod" not in finding.fix for finding in group.findings)
+        assert code in group.fix and "tfod" not in group.fix
+        assert not any(finding.fix for finding in group.findings)
     text = render_text(report, color=False)
     assert text.index(f"{code} ") < min(text.index(f"{other} ") for other in explained)
     page = render_html(report)
@@ -134,7 +139,7 @@ def test_a_label_map_of_another_dataset(
     path = tmp_path / "label_map.pbtxt"
     said = f"this label map may belong to another dataset: {path}"
     assert (said in out) is is_foreign
-    command = f"tfod reshard {tmp_path / 'default.tfrecord'} resharded --label-map {path}"
+    command = f"tfod convert {tmp_path / 'default.tfrecord'} labelled --to shards"
     assert (command in out) is (not is_foreign and "LAB006" in out)
 
 
@@ -154,14 +159,67 @@ def test_no_rule_explains_itself_or_its_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("receiver", "is_named"), [("any", True), ("cvat", True), ("od-api", False)]
+    ("receiver", "tool"), [("any", "CVAT"), ("cvat", "CVAT"), ("od-api", "the annotation tool")]
 )
 def test_the_annotator_is_told_the_box_and_the_image(
-    receiver: str, is_named: bool, tmp_path: Path
+    receiver: str, tool: str, tmp_path: Path
 ) -> None:
     two = [record(name, xmin=[0.25, 0.8], xmax=[0.5, 0.6]) for name in ("a.jpg", "c.jpg")]
     write_files(tmp_path, {"a.record": shard(*two, other()), "label_map.pbtxt": LABEL_MAP})
     report = check(tmp_path, receiver=RECEIVERS[receiver])
-    sentences = [sentence for sentence, _ in next_steps(report, group_findings(report))]
-    told = "In CVAT, redraw box 'dog' in a.jpg; the same applies to 1 more image."
-    assert (told in sentences) is is_named
+    sentence, _ = next_steps(report, group_findings(report))[0]
+    told = f"In {tool}, redraw box 'dog' in a.jpg (the same applies to 1 more image), or drop such"
+    assert told in sentence
+    first, second = (item.fix for item in report.findings if item.code == "BOX006")
+    assert f"In {tool}, redraw box 'dog' in a.jpg, or" in first and "in c.jpg, or" in second
+    (group,) = (item for item in group_findings(report, on_page=True) if item.code == "BOX006")
+    assert group.fix == f"In {tool}, redraw box 'dog' in a.jpg (the same applies to 1 more image)."
+
+
+@pytest.mark.parametrize(
+    ("finding", "expected"),
+    [
+        (Finding("x", item="a.jpg", record=1, shard="s"), "§ the record of a.jpg: a.jpg, s"),
+        (Finding("x", record=1, shard="s"), "§ record 1 of s: record 1 of s, s"),
+        (Finding("x", shard="s"), "§ s: the image, s"),
+        (Finding("x", item="{file}", record=1, shard="s"), "§ the record of {file}: {file}, s"),
+    ],
+)
+def test_the_script_the_image_and_the_file_are_named(finding: Finding, expected: str) -> None:
+    text = fill_in("{script}: {image}, {file}", [finding])
+    assert text.replace("the script that wrote", "§") == expected
+
+
+@pytest.mark.parametrize(
+    ("fix", "on_page"),
+    [
+        ("In {script}, sort, or let me: tfod repair a b", "Ask the author of {script} to sort."),
+        ("In {file}, do or die. Then sort: tfod repair a b", "In {file}, do or die. Then sort."),
+        ("Read it. To look at the boxes: tfod show a", "Read it."),
+        ("Sort, or unpack it first; then type: datum convert -i a", "Sort."),
+        ("Sort it with --sort.", "Choose Sort."),
+        ("Sort it: tfod repair a", "Choose Sort."),
+        ("Sort it.", "Sort it."),
+    ],
+)  # fmt: skip
+def test_the_page_leaves_out_commands(fix: str, on_page: str) -> None:
+    rule = all_rules()["BOX001"]._replace(
+        on_page="Choose Sort." if fix.startswith("Sort it") else ""
+    )
+    assert fit_to_page(fix, rule) == on_page
+
+
+@pytest.mark.parametrize(
+    "mutant", [one for one in all_mutants() if one.fires], ids=lambda one: one.name
+)
+def test_the_page_needs_no_command_line(mutant: Mutant, mutants: Path, monkeypatch: Any) -> None:
+    if "pipeline_config" in mutant.options or mutant.code == "TFR013":
+        pytest.skip("not on the page")
+    monkeypatch.chdir(mutants)
+    report = check_sources(mutant.sources(""), Options())
+    for group in group_findings(report, on_page=True):
+        for fix in (group.fix, *(item.fix for item in group.findings)):
+            fix = fix.replace("--save-images or --save-media", "").replace("without --symlinks", "")
+            assert not re.search(r"\btfod (?!do)|\bdatum |--[a-z]|TFOD_|SOURCE|\{[a-z]+\}", fix), (
+                fix
+            )

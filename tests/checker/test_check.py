@@ -413,7 +413,9 @@ def test_a_misspelt_box_key_is_named_and_all_else_is_checked(
     found = {one["code"]: one for one in report["findings"]}
     assert "0 ymin" in found["BOX001"]["message"]
     assert "did you mean image/object/bbox/ymin, which is missing?" in found["EXA008"]["message"]
-    assert found["EXA008"]["fix"].startswith("Write image/object/bbox/ymin instead of ")
+    assert found["EXA008"]["fix"].startswith(
+        "In the script that wrote the record of a.jpg, write image/object/bbox/ymin instead of "
+    )
     assert report["counts"]["records"] == 1 and "EXA010" not in found
 
 

@@ -90,11 +90,11 @@ def test_nothing_is_said(name: str | None) -> None:
 
 
 def test_what_to_do_in_this_case() -> None:
-    assert "Encode the pixels" in problems_by_code(ImageFacts(200, **RAW))["IMG002"].fix
+    assert "encode the pixels" in problems_by_code(ImageFacts(200, **RAW))["IMG002"].fix
     problem = problems_by_code(facts(declared_format="png"))["IMG004"]
     assert (problem.feature, problem.value) == ("image/format", "png")
-    assert problem.fix == "Write 'jpeg' into image/format."
-    assert "Swap" in problems_by_code(facts(**EXCHANGED))["IMG006"].fix
+    assert problem.fix == "In {script}, write 'jpeg' into image/format."
+    assert "swap" in problems_by_code(facts(**EXCHANGED))["IMG006"].fix
     assert "exif_transpose" in problems_by_code(facts(TURNED, **EXCHANGED))["IMG006"].fix
 
 

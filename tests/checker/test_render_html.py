@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 import pytest
 from tfod.checker.report import Report
 from tfod.checker.reporters.drawing import choose_class_colour
-from tfod.checker.reporters.html import ON_THE_PAGE, render_html
+from tfod.checker.reporters.html import render_html
 from tfod.checker.reporters.samples import Sample
-from tfod.checker.rules.registry import all_rules
 
 from tests.checker.reports import HOSTILE, found, hostile_report, make_report, sample, some_figures
 from tests.commands import run_python
@@ -161,7 +160,9 @@ def test_each_cause_names_its_images() -> None:
     assert re.findall(r'href="#(.+?)"', steps) == ["BOX903", "image-1", "image-2", "SET901"]
     report = make_report([found("BOX903", "x", fix="Clip it: tfod repair a b")])
     assert "<code>tfod repair a b</code>" in render_html(report)
-    assert "tfod repair" not in render_html(report, on_page=True)
+    on_page = render_html(report, buttons={"BOX903": ["Clip", "Drop"]})
+    assert "tfod repair" not in on_page and "Or use “Clip” or “Drop” above." in on_page
+    assert "Or use" not in render_html(report, buttons={})
 
 
 def test_classes_have_the_colour_of_their_boxes_in_the_statistics() -> None:
@@ -191,20 +192,6 @@ def test_a_valid_report_shows_images_with_the_classes_on_their_boxes() -> None:
     assert "Some of the images" in made.text and "Images with findings" not in made.text
     names = [one for one in made.all("text") if (one.get("class") or "").startswith("tag-text")]
     assert len(names) == 2 and " b a 1.jpg record 1" in made.text
-
-
-def test_what_the_page_advises_can_be_done_on_the_page() -> None:
-    """Where a fix names options or settings, the page says what can be done there."""
-    elsewhere = re.compile(r"tfod [^.;]*|Datumaro: [^)]*|zip without --symlinks")  # and so named
-    named = re.compile(r"--[a-z]|TFOD_")
-    fixes = {code: elsewhere.sub("", rule.fix) for code, rule in all_rules().items()}
-    assert {code for code, fix in fixes.items() if named.search(fix)} <= ON_THE_PAGE.keys()
-    assert not [fix for fix in ON_THE_PAGE.values() if named.search(fix)]
-    wrong = found("BOX903", "x", fix="Pass --option.")
-    report = make_report([wrong._replace(code="LAB001")])
-    assert "--option" in render_html(report)
-    on_page = render_html(report, on_page=True)
-    assert ON_THE_PAGE["LAB001"] in on_page and "--option" not in on_page
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
-from tfod.checker.advice import split_command
+from tfod.checker.advice import fill_in, split_command
 from tfod.checker.finding import FAMILIES
 from tfod.checker.profiles.profile import READY
 from tfod.checker.reporters.wording import describe_overrides
@@ -64,6 +64,19 @@ def test_texts_are_sentences(code: str) -> None:
     assert rule.title == rule.title.strip() and rule.title
 
 
+_OF_A_SETTING = ("EXA010", "BOX010")
+
+
+@pytest.mark.parametrize(
+    "code", [code for code in RULES if code[:3] in ("EXA", "BOX", "IMG", "NAM")]
+)
+def test_a_fix_says_where_to_do_it(code: str) -> None:
+    """In the script or the annotation tool, with the image; the command is another way."""
+    sentence, command = split_command(RULES[code].fix)
+    assert re.search(r"\{(script|tool|image|file)\}", sentence) or code in _OF_A_SETTING
+    assert not command or re.search(r", or |\. To ", sentence) or code in _OF_A_SETTING
+
+
 def test_profiles_speak_of_rules_that_exist() -> None:
     for profile in READY.values():
         assert set(profile.severities) <= {*FAMILIES, *RULES}, profile.name
@@ -80,7 +93,7 @@ def test_the_command_lists_all(run: Run) -> None:
 def test_the_command_explains_one(name: str, run: Run) -> None:
     printed, rule = " ".join(run("rules", name).out.split()), RULES["IMG001"]
     assert printed.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
-    assert f" Fix: {rule.fix} Source: {rule.source} Profiles: off in cvat" in printed
+    assert f" Fix: {fill_in(rule.fix)} Source: {rule.source} Profiles: off in cvat" in printed
 
 
 @pytest.mark.parametrize("family", FAMILIES)

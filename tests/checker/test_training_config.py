@@ -84,8 +84,8 @@ def test_findings_have_fixes_in_the_words_of_the_file(check: Check) -> None:
     assert done.code == 1
     said = "`model.ssd.num_classes: 90`, but the largest id is 2 ('dog')"
     assert (found["CFG003"]["severity"], found["CFG003"]["message"]) == ("warning", said)
-    assert found["CFG003"]["fix"] == "Set `model.ssd.num_classes: 2`."
-    assert found["CFG006"]["fix"] == "Set `eval_input_reader.num_keypoints: 0`."
+    assert found["CFG003"]["fix"] == "In pipeline.config, set `model.ssd.num_classes: 2`."
+    assert found["CFG006"]["fix"] == "In pipeline.config, set `eval_input_reader.num_keypoints: 0`."
     assert {one["shard"] for one in found.values()} == {"pipeline.config"}
 
 

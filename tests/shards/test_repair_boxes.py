@@ -199,7 +199,7 @@ def test_one_record_per_object(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("boxes", "choice", "says"),
     [
-        ([PIXELS, PIXELS, CAT_BOX], "clip", "2 of 3 boxes look like pixels"),
+        ([PIXELS, PIXELS, CAT_BOX], "clip", "(BOX005)"),
         ([PIXELS, PIXELS, CAT_BOX], "drop", "--to shards --boxes pixels"),
         ([INVERTED, BEYOND], "drop", "would drop all 2 objects"),
         (
@@ -207,6 +207,7 @@ def test_one_record_per_object(run: Run, tmp_path: Path) -> None:
             "drop",
             "(BOX013)",
         ),
+        ([CAT_BOX] * 5 + [FLAT] * 5, "drop", "(BOX012)"),
     ],
 )
 def test_where_the_cause_is_another(

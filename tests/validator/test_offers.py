@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfod.checker.check import Options, check
+from tfod.checker.check import Options, check, check_sources
+from tfod.checker.finding import Severity
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.report import Report
+from tfod.formats.options import OddBoxes
+from tfod.shards.repair import repair
+from tfod.shards.repair_options import Options as RepairOptions
 from tfod.sources.resolver import resolve
-from tfod_validator.offers import find_convertible, list_offers
+from tfod_validator.offers import LABELS, find_convertible, list_buttons, list_offers
 
+from tests.mutants.make import all_mutants
+from tests.mutants.registry import LIMITS, Mutant
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, flip, other, record, shard, with_boxes
 from tests.zip_forge import real_zip
 
@@ -54,7 +60,9 @@ def codes(items: list[tuple[str, str, Any]]) -> dict[str, Any]:
         ),
         ([INFINITE], {"drop": ({"BOX002": 1}, {})}),
         ([FLAT], {"drop": ({"BOX007": 1}, {})}),
-        ([PIXELS], {}),
+        ([PIXELS], {"drop": ({"BOX005": 1}, {})}),
+        ([PIXELS] * 5, {}),  # most boxes
+        ([INVERTED, INVERTED], {"drop": ({"BOX006": 2, "BOX009": 1}, {})}),
     ],
 )
 def test_boxes(tmp_path: Path, boxes: Any, expected: Any) -> None:
@@ -74,8 +82,37 @@ def test_other_repairs_are_offered_once(tmp_path: Path) -> None:
     assert codes(plain["changes"]) == {"TFR004": "The record is removed."}
     assert codes(plain["remaining"]) == {"BOX003": 1}
     assert not clip["remaining"] and not drop["remaining"]
+    buttons = list_buttons([plain, clip, drop], "")
+    assert buttons == {"TFR004": [LABELS[""]], "BOX003": [LABELS["clip"], LABELS["drop"]]}
     again = list_offers(report, is_repaired=True)
     assert [offer["odd_boxes"] for offer in again] == ["clip", "drop"]
+
+
+REPAIRED = [
+    mutant
+    for mutant in all_mutants()
+    if mutant.fires
+    and not mutant.options.keys() & {"pipeline_config", *LIMITS}
+    and not mutant.inside
+]
+NOT_FORESEEN = "LAB014-empty-texts-fail-b"
+"""LAB020 is reported for a class, and does not know that another object has none."""
+
+
+@pytest.mark.parametrize("mutant", REPAIRED, ids=lambda mutant: mutant.name)
+def test_what_is_said_to_remain_remains(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
+    for receiver in ("any", "efficientdet"):
+        report = check_sources(mutant.sources(mutants), Options(receiver=RECEIVERS[receiver]))
+        for offer in list_offers(report, is_repaired=False):
+            odd_boxes = OddBoxes(offer["odd_boxes"]) if offer["odd_boxes"] else None
+            options = RepairOptions(receiver=receiver, odd_boxes=odd_boxes)
+            target = tmp_path / f"{receiver}-{odd_boxes}"
+            outcome = repair(mutant.path(mutants), str(target), options)
+            levels = outcome.remaining.severities.items()
+            errors = {code for code, severity in levels if severity is Severity.ERROR}
+            if mutant.name != NOT_FORESEEN:
+                assert codes(offer["remaining"]).keys() == errors
+                assert not outcome.is_useless and target.exists()
 
 
 @pytest.mark.parametrize(

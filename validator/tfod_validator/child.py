@@ -54,7 +54,7 @@ from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
 from tfod_validator.landlock import restrict
-from tfod_validator.offers import find_convertible, list_offers
+from tfod_validator.offers import find_convertible, list_buttons, list_offers
 from tfod_validator.settings import EXAMPLES, Settings
 
 _PROGRESS_SECONDS = 0.5
@@ -76,7 +76,7 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
             copied["repair"] = _repair(attempt, request, settings)
         elif request.convert_of is not None:
             copied["conversion"] = _convert(attempt, request, settings)
-        report = _check(attempt, request, settings)
+        report, offers, convertible = _check(attempt, request, settings)
         severities = report.counts.by_severity.items()
         result = Result(
             report.valid,
@@ -84,8 +84,8 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
             time.time(),
             records=report.counts.records,
             findings={severity.value: count for severity, count in severities},
-            offers=list_offers(report, is_repaired=request.repair_of is not None),
-            convertible=find_convertible(report),
+            offers=offers,
+            convertible=convertible,
             **copied,
         )
     except Exception as error:
@@ -146,8 +146,10 @@ def _to_problem(error: Exception, settings: Settings) -> ProblemError:
     return ProblemError(500, f"Internal error. {hint}")
 
 
-def _check(attempt: Path, request: Request, settings: Settings) -> Report:
-    """Check the files in the working folder, and write the report."""
+def _check(
+    attempt: Path, request: Request, settings: Settings
+) -> tuple[Report, list[dict[str, Any]], str]:
+    """Check the files in the working folder, and write the report; return what it offers, too."""
     paths = {file.role: os.path.join(os.pardir, file.role, file.name) for file in request.files}
     configuration = Configuration(
         receiver=request.receiver,
@@ -167,13 +169,16 @@ def _check(attempt: Path, request: Request, settings: Settings) -> Report:
     sources = resolve_uploads(files, options.archive_limits)
     if path := paths.get("label_map"):
         sources = sources.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
-    report, texts = _make_reports(sources, options, settings, _make_progress(attempt, settings))
+    report = check(sources, options, _make_progress(attempt, settings))
+    offers = list_offers(report, is_repaired=request.repair_of is not None)
+    convertible = find_convertible(report)
+    buttons = list_buttons(offers, convertible)
     if _UNREADABLE in report.counts.by_code:
         detail = "The service could not read the upload from its disk. Upload the files again."
         raise ProblemError(500, detail)
-    for name, text in texts.items():
+    for name, text in _render(report, sources, options, settings, buttons).items():
         (attempt / REPORTS[name]).write_bytes(text.encode("utf-8", "replace"))
-    return report
+    return report, offers, convertible
 
 
 def _zip_limits(settings: Settings) -> ZipLimits:
@@ -182,17 +187,17 @@ def _zip_limits(settings: Settings) -> ZipLimits:
     )
 
 
-def _make_reports(
+def _render(
+    report: Report,
     sources: ResolvedSources,
     options: Options,
     settings: Settings,
-    progress: Progress = lambda *_: None,
-) -> tuple[Report, dict[str, str]]:
-    """Check shards, and return the report, and its text in each format."""
-    report = check(sources, options, progress)
+    buttons: dict[str, list[str]],
+) -> dict[str, str]:
+    """Return the text of a report in each format."""
     samples = choose_samples(report, sources.shards, options.profile, settings.max_images)
-    return report, {
-        "html": render_html(report, samples, on_page=True),
+    return {
+        "html": render_html(report, samples, buttons),
         "junit": render_junit(report),
         "text": render_text(report, color=False),
         "json": render_json(report),
@@ -321,4 +326,5 @@ def _require_disk(files: list[str], zips: list[str], settings: Settings, copies:
 # Check the examples once in the process that checks are forked from. A fork then has all imports
 # and caches, which take three quarters of the time of a small check.
 for _example in EXAMPLES.values():
-    _make_reports(resolve_uploads([File.at(str(_example), _example.name)]), Options(), Settings())
+    _sources, _options = resolve_uploads([File.at(str(_example), _example.name)]), Options()
+    _render(check(_sources, _options), _sources, _options, Settings(), {})

@@ -9,21 +9,21 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from tfod.checker.finding import Finding, Severity
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
-from tfod.formats.reading.odd_boxes import OVER_THE_EDGE, list_box_defects
+from tfod.formats.options import OddBoxes
+from tfod.shards.box_repair import find_causes, removes
 from tfod.sources.format_recognition import FORMATS, recognize_annotations
 
 _SOURCE_ID_RULES = ("NAM010", "NAM011")
 _NEW_SOURCE_ID = "The source id becomes a new number; the text is kept in tfod/attributes."
 """The repair for these rules if they are errors for the receiver; else they are not repaired."""
-_BOX_RULES = frozenset(("BOX002", "BOX003", "BOX004", "BOX006", "BOX007"))
-_CAUSES = frozenset(("BOX005", "BOX013", "BOX022"))
-"""Rules about all boxes of a shard, because of which no single box may be clipped or dropped."""
 _NO_SHARD = "ZIP013"
+LABELS = {"": "Repair a copy", "clip": "Clip boxes to the image", "drop": "Drop these boxes"}
+"""The labels of the buttons, by ``odd_boxes`` of the repair."""
+CONVERT = "Convert this and check it"
 
 
 def list_offers(report: Report, *, is_repaired: bool) -> list[dict[str, Any]]:
@@ -38,9 +38,11 @@ def list_offers(report: Report, *, is_repaired: bool) -> list[dict[str, Any]]:
     repairs = {} if is_repaired else _list_repairs(report)
     described = [(code, text) for code, text in repairs.items()]
     offers = [_make_offer(report, "", described, repairs)] if repairs else []
-    for odd_boxes in () if _CAUSES & report.counts.by_code.keys() else ("clip", "drop"):
-        counts = Counter(item.code for item in report.findings if _is_changed(item, odd_boxes))
-        if counts:
+    for odd_boxes in () if find_causes(report) else ("clip", "drop"):
+        changed = [item for item in report.findings if _is_changed(item, odd_boxes)]
+        boxes = {(item.shard, item.record, str(item.value)) for item in changed}
+        if changed and (odd_boxes == "clip" or len(boxes) < report.counts.boxes):
+            counts = Counter(item.code for item in changed)
             offers.append(_make_offer(report, odd_boxes, sorted(counts.items()), repairs))
     return offers
 
@@ -51,7 +53,8 @@ def _list_repairs(report: Report) -> dict[str, str]:
     repairs = {code: rule.repair for code, rule in all_rules().items() if rule.repair}
     for code in _SOURCE_ID_RULES:
         repairs[code] = _NEW_SOURCE_ID if severities.get(code) is Severity.ERROR else ""
-    return {code: repairs[code] for code in report.counts.by_code if repairs.get(code)}
+    codes = dict.fromkeys(item.code for item in report.findings if item.is_repairable)
+    return {code: repairs[code] for code in codes if repairs.get(code)}
 
 
 def _make_offer(
@@ -64,7 +67,9 @@ def _make_offer(
     remaining = Counter(
         item.code
         for item in errors
-        if item.code not in repairs and not _is_changed(item, odd_boxes)
+        if not (item.code in repairs and item.is_repairable)
+        and not _is_changed(item, odd_boxes)
+        and not item.code.startswith("ZIP")  # the copy is packed again
     )
     listed = Counter(item.code for item in report.findings)
     for code in remaining:  # findings that are not listed
@@ -81,11 +86,16 @@ def _make_offer(
 
 def _is_changed(finding: Finding, odd_boxes: str) -> bool:
     """Return whether a repair with this treatment of boxes changes the box of a finding."""
-    value = finding.value
-    if not odd_boxes or finding.code not in _BOX_RULES or not isinstance(value, dict):
-        return False
-    (defect,) = list_box_defects(np.array([value["box"]], np.float64))
-    return defect == OVER_THE_EDGE if odd_boxes == "clip" else bool(defect)
+    return bool(odd_boxes) and removes(OddBoxes(odd_boxes), finding)
+
+
+def list_buttons(offers: Sequence[dict[str, Any]], convertible: str) -> dict[str, list[str]]:
+    """Return the labels of the buttons that remove findings, by the code of their rule."""
+    buttons = {_NO_SHARD: [CONVERT]} if convertible else {}
+    for offer in offers:
+        for code, *_ in offer["changes"]:
+            buttons.setdefault(code, []).append(LABELS[offer["odd_boxes"]])
+    return buttons
 
 
 def find_convertible(report: Report) -> str:

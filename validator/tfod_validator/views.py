@@ -14,6 +14,7 @@ from mmap import ACCESS_READ, mmap
 from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
+from tfod.checker.advice import fill_in
 from tfod.checker.analysis.decoding import MAX_BYTES_TO_DECODE
 from tfod.checker.finding import FAMILIES, plural, size
 from tfod.checker.profiles.profile import READY
@@ -28,6 +29,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from tfod_validator.answers import stream_part
 from tfod_validator.api import read_parameters
 from tfod_validator.folder import Validation
+from tfod_validator.offers import CONVERT, LABELS
 from tfod_validator.settings import PREFIX, Settings
 from tfod_validator.uploads import accept as accept_upload
 from tfod_validator.uploads import change, find, queue
@@ -51,6 +53,7 @@ def _prepare(state: BlueprintSetupState) -> None:
         status=_status_word,
         span=_format_duration,
         sentence=lambda text: text[:1].upper() + text[1:],
+        fill_in=fill_in,
     )
     environment.globals.update(version=__version__)
 
@@ -81,6 +84,8 @@ def report(key: str) -> AnyResponse | str:
     values = {
         "validation": validation,
         "rules": all_rules(),
+        "labels": LABELS,
+        "convert_label": CONVERT,
         "token": request.args.get("token", ""),
         "upload_ends": queue().folder.upload_ends(key),
         "expires": validation.request.created + queue().settings.report_seconds,

@@ -5,19 +5,30 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
-from tfod.checker.finding import Finding
+from tfod.checker.finding import Finding, Rule, plural
+from tfod.checker.receivers import ANY, CVAT
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.rules.registry import all_rules
+from tfod.errors import excerpt
 
 if TYPE_CHECKING:
     from tfod.checker.report import DatasetReport, Report
 
 _COMMAND = re.compile(r"(.*: )((?:tfod|datum) [a-z]+ .*[^.])", re.DOTALL)
+_OTHER_WAY = re.compile(r"(,? or |\. To )(?:(?!,? or |\. ).)*:$")
+_NOT_ON_PAGE = re.compile(r"--[a-z]|TFOD_|\btfod (?!do)|\bgit ")
 _SOURCE = re.compile(r"(?<=\btfod )([a-z]+) SOURCE\b( [a-z]\w*)?")
-_LABEL_MAP = re.compile(r"(?<=--label-map )MAP\b")
+_PLACEHOLDER = re.compile(r"\{(script|tool|box|image|file)\}")
+_GENERAL = {
+    "script": "the script that wrote the shard",
+    "tool": "the annotation tool",
+    "box": "the box",
+    "image": "the image",
+    "file": "the file",
+}
 
 
 def advise(report: Report) -> list[Finding]:
@@ -25,9 +36,8 @@ def advise(report: Report) -> list[Finding]:
 
     A finding that another one explains names that one instead of a fix of its own.
     """
-    causes, sources, label_maps = Causes(report), dict[tuple[str, str], str](), dict[str, str]()
-    label_maps |= {shard.name: shard.label_map for shard in report.shards if shard.label_map}
-    findings = []
+    causes, sources, findings = Causes(report), dict[tuple[str, str], str](), []
+    tool = "CVAT" if report.receiver in (ANY.name, CVAT.name) else _GENERAL["tool"]
     for finding in report.findings:
         fix, cause = finding.fix, causes.find(finding.code, finding.shard, finding.record)
         if cause:
@@ -43,27 +53,59 @@ def advise(report: Report) -> list[Finding]:
                 ]
                 datasets = [dataset] if dataset else report.datasets
                 sources[key] = find_source_with(report, shards, datasets)
-            label_map = label_maps.get(finding.shard, "")
-            is_file = label_map and report.find_source(label_map) == label_map
-            if _LABEL_MAP.search(fix) and not is_file:  # commands cannot name a file in a zip
-                fix = strip_command(fix)
-            fix = _complete(fix, sources[key], label_map)
-        findings.append(finding._replace(fix=fix, cause=cause))
+            fix = complete_command(report, fix, sources[key])
+        finding = finding._replace(template=fix.replace("{tool}", tool), cause=cause)
+        findings.append(finding._replace(fix=fill_in(finding.template, [finding])))
     return findings
 
 
-def _complete(fix: str, source: str, label_map: str) -> str:
-    """Replace SOURCE and MAP in the command of a fix, and write next to the current folder."""
+def fill_in(template: str, findings: Sequence[Finding] = ()) -> str:
+    """Name the script, box, image or file of the first finding in a fix, and count its images."""
+    names = dict(_GENERAL)
+    if findings:
+        finding = next((item for item in findings if item.record is not None), findings[0])
+        count = len({(item.shard, item.record) for item in findings}) - 1
+        more = plural(count, "more image") if count else ""
+        names |= {"file": finding.shard, "script": f"the script that wrote {finding.shard}"}
+        if finding.record is not None:
+            image = finding.item or f"record {finding.record} of {finding.shard}"
+            records = f"the records of {image} and {more}" if more else f"the record of {image}"
+            names["script"] = f"the script that wrote {records if finding.item else image}"
+            names["image"] = f"{image} (the same applies to {more})" if more else image
+        number = finding.value.get("object") if isinstance(finding.value, dict) else None
+        name = excerpt(finding.object_class) if finding.object_class else number
+        names |= {"box": f"box {name}"} if name is not None else {}
+    return _PLACEHOLDER.sub(lambda match: names[match[1]], template)
+
+
+def fit_to_page(template: str, rule: Rule) -> str:
+    """Return a fix for users of the service, who have no command line, and perhaps no script."""
+    if _NOT_ON_PAGE.search(template) and rule.on_page:
+        return rule.on_page
+    return strip_command(template).replace("In {script}, ", "Ask the author of {script} to ")
+
+
+def complete_command(report: Report, fix: str, source: str) -> str:
+    """Replace SOURCE in the command of a fix, and write next to the current folder.
+
+    ``tfod repair`` gets the receiver and the profile of the check, so that it counts the same
+    errors.
+    """
+    options = {"--for": report.receiver, "--profile": report.profile.argument}
+    given = "".join(
+        f" {name} {shlex.quote(visible(value))}"
+        for name, value in options.items()
+        if value not in ("", ANY.name)
+    )
 
     def name_source(match: re.Match[str]) -> str:
         target = (match[2] or "").lstrip()
         if target:
             target += "2" if target in os.path.normpath(source).split(os.sep)[:1] else ""
             target = f" ../{target}" if os.path.normpath(source) == os.curdir else f" {target}"
-        return f"{match[1]} {shlex.quote(visible(source))}{target}"
+        more = given if match[1] == "repair" else ""
+        return f"{match[1]} {shlex.quote(visible(source))}{target}{more}"
 
-    if label_map:
-        fix = _LABEL_MAP.sub(lambda _: shlex.quote(visible(label_map)), fix)
     return _SOURCE.sub(name_source, fix) if source else fix
 
 
@@ -74,9 +116,9 @@ def split_command(fix: str) -> tuple[str, str]:
 
 
 def strip_command(fix: str) -> str:
-    """Return the sentence of a fix without its command, for people without a command line."""
+    """Return a fix without the way that is a command, for people without a command line."""
     sentence, command = split_command(fix)
-    return f"{sentence.rstrip(':')}." if command else fix
+    return f"{_OTHER_WAY.sub('', sentence).rstrip(':.')}." if command else fix
 
 
 def find_source_with(
@@ -102,7 +144,7 @@ class Causes:
         rules = all_rules()
         self._report = report
         self._codes: dict[tuple[str, str, int | None], str] = {}
-        boxes = {shard.name: shard.boxes for shard in report.shards}
+        self._boxes = {shard.name: shard.boxes for shard in report.shards}
         candidates = [
             finding
             for finding in report.findings
@@ -110,10 +152,8 @@ class Causes:
         ]
 
         def add(cause: Finding) -> None:
-            count = report.counts.by_shard.get(cause.shard, {}).get(cause.code, 0)
-            is_general = 2 * count >= boxes.get(cause.shard, 0) > 0  # not a slip in one record
+            record = None if self._is_general(cause) else cause.record
             for code in rules[cause.code].explains:
-                record = None if is_general else cause.record
                 self._codes.setdefault((code, cause.shard, record), cause.code)
                 for name in cause.covers:
                     self._codes.setdefault((code, name, None), cause.code)
@@ -124,6 +164,20 @@ class Causes:
         self._codes.clear()
         for root in roots:
             add(root)
+
+    def _is_general(self, finding: Finding) -> bool:
+        """Return whether a finding is about a whole shard, not a slip in one record."""
+        count = self._report.counts.by_shard.get(finding.shard, {}).get(finding.code, 0)
+        return finding.record is None or 2 * count > self._boxes.get(finding.shard, count) > 0
+
+    def find_general(self, codes: Set[str]) -> list[Finding]:
+        """Return the findings about whole shards that explain findings of these rules."""
+        rules = all_rules()
+        return [
+            finding
+            for finding in self._report.findings
+            if rules[finding.code].explains & codes and self._is_general(finding)
+        ]
 
     def find(self, code: str, shard: str, record: int | None = None) -> str:
         """Return the code of the rule that explains a finding; "" if there is none."""

@@ -82,6 +82,8 @@ class Finding(NamedTuple):
         covers: other shards, or a label map, to which the finding applies.
         object_class: class of the box that the finding is about.
         cause: code of the rule whose finding explains this one; filled in by the report.
+        template: the fix with placeholders, which the report fills in.
+        is_repairable: whether the repair of the rule, if it has one, applies to the finding.
     """
 
     message: str
@@ -98,6 +100,8 @@ class Finding(NamedTuple):
     covers: Sequence[str] = ()
     object_class: str = ""
     cause: str = ""
+    template: str = ""
+    is_repairable: bool = True
 
     def at(self, location: Location) -> Finding:
         """Return a copy of the finding with this location."""
@@ -137,7 +141,7 @@ class Rule(NamedTuple):
             severity of the rule.
         explains: codes of rules that only find symptoms if this one has a finding in the same
             record or shard, or in a shard that the finding covers.
-        in_cvat: what to do in CVAT, with ``{box}``, ``{image}`` and ``{value}``; may be empty.
+        on_page: instead of a fix with commands or options, for users of the service; may be empty.
         repair: how ``tfod repair`` repairs the problem; empty if it does not.
         once: whether only one finding is kept for each shard and feature key.
         of_dataset: whether the rule checks a whole dataset instead of batches of records.
@@ -154,7 +158,7 @@ class Rule(NamedTuple):
     check: Callable[[Any], Iterable[Finding]]
     cases: Mapping[str, Severity] = MappingProxyType({})
     explains: frozenset[str] = frozenset()
-    in_cvat: str = ""
+    on_page: str = ""
     repair: str = ""
     once: bool = False
     of_dataset: bool = False

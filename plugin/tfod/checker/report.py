@@ -38,10 +38,18 @@ class SourceFile(NamedTuple):
 
 
 class ChosenProfile(NamedTuple):
-    """The name of the profile of a check, and why it was chosen."""
+    """The name of the profile of a check, and why it was chosen.
+
+    ``argument`` is the value of ``--profile`` if the user requested it.
+    """
 
     name: str
     reason: str
+    argument: str = ""
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the name and the reason, as in JSON reports."""
+        return {"name": self.name, "reason": self.reason}
 
 
 class Counts(NamedTuple):
@@ -141,7 +149,7 @@ class DatasetReport:
         return {
             "name": self.name,
             "valid": self.valid,
-            "profile": self.profile._asdict(),
+            "profile": self.profile.to_json(),
             "label_maps": list(self.label_maps),
             "sources": list(self.sources),
             "counts": {
@@ -284,7 +292,7 @@ class Report:
                 for verdict in self.verdicts
             ],
             "configuration": self.configuration,
-            "profile": self.profile._asdict(),
+            "profile": self.profile.to_json(),
             "datasets": [dataset.to_json() for dataset in self.datasets],
             "sources": [source._asdict() for source in self.sources],
             "shards": [{"name": shard.name, **_figures(shard)} for shard in self.shards],

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfod.checker.advice import Causes
 from tfod.checker.analysis.column_order import MAX_COORDINATE
 from tfod.checker.finding import Finding, JsonValue
 from tfod.detection import keys
@@ -24,9 +26,18 @@ from tfod.shards.fixes import EditedRecord, make_change
 from tfod.sources.layouts import BOX_KEY
 from tfod.tfrecord.reader import Record, RecordBatch
 
-_CODES = {odd_boxes.NOT_FINITE: "BOX002", odd_boxes.INVERTED: "BOX006", odd_boxes.NO_AREA: "BOX007"}
-_CLIPPED = odd_boxes.OVER_THE_EDGE
+if TYPE_CHECKING:
+    from tfod.checker.report import Report
+
 _PIXELS = "boxes that look like pixels"
+_OUTSIDE = ("BOX003", "BOX004")
+_CODES = {
+    odd_boxes.NOT_FINITE: "BOX002",
+    odd_boxes.INVERTED: "BOX006",
+    odd_boxes.NO_AREA: "BOX007",
+    _PIXELS: "BOX005",
+}
+"""The rule that reports each defect; those outside the image depend on the distance."""
 _REASONS = {
     odd_boxes.NOT_FINITE: "a coordinate is not a finite number",
     odd_boxes.INVERTED: "its maximum is below its minimum",
@@ -38,6 +49,24 @@ _REASONS = {
 _UNCLEAR = frozenset(("BOX001", "BOX015", "BOX016", "EXA013"))
 """Problems because of which it is unclear which values belong to which object."""
 _POINTS = (keys.KEYPOINT_X, keys.KEYPOINT_Y, keys.KEYPOINT_VISIBILITY, keys.KEYPOINT_TEXT)
+
+
+def find_causes(report: Report) -> list[Finding]:
+    """Return the findings because of which all boxes of a shard are wrong, even if they look right.
+
+    Then no single box may be clipped or dropped.
+    """
+    return Causes(report).find_general({*_CODES.values(), *_OUTSIDE})
+
+
+def removes(policy: OddBoxes, finding: Finding) -> bool:
+    """Return whether a repair with this policy removes a finding, because it changes its box."""
+    if not isinstance(finding.value, dict) or "box" not in finding.value:
+        return False
+    (defect,) = _find_defects(np.array([finding.value["box"]], np.float64))
+    if policy is OddBoxes.CLIP:
+        return defect == odd_boxes.OVER_THE_EDGE and finding.code in _OUTSIDE
+    return bool(defect)
 
 
 class BoxRepair:
@@ -53,7 +82,7 @@ class BoxRepair:
 
     def __init__(self, policy: OddBoxes | None, includes: Callable[[str], bool]) -> None:
         self._policy, self._includes = policy, includes
-        self._boxes = self._pixels = self._dropped = 0
+        self._boxes = self._dropped = 0
         self.odd_rows: Set[int] = frozenset()
 
     def begin(self, detections: Detections) -> None:
@@ -62,17 +91,11 @@ class BoxRepair:
             return
         boxes = np.array(_find_defects(detections.boxes), object)
         self._boxes += len(boxes)
-        self._pixels += int((boxes == _PIXELS).sum())
         first_boxes = detections.box_splits[1:]
         self.odd_rows = {*np.searchsorted(first_boxes, np.flatnonzero(boxes), "right").tolist()}
 
     def require_plausible(self) -> None:
-        """Raise TfodError if most boxes look like pixels, or if no object would remain."""
-        if 2 * self._pixels > self._boxes:
-            raise TfodError(
-                f"nothing is written: {self._pixels:,} of {self._boxes:,} boxes look like pixels; "
-                "normalize them with: tfod convert SOURCE FOLDER --to shards --boxes pixels"
-            )
+        """Raise TfodError if no object would remain."""
         if 0 < self._boxes == self._dropped:
             raise TfodError(
                 f"nothing is written: --odd-boxes drop would drop all {self._boxes:,} objects; "
@@ -89,9 +112,10 @@ class BoxRepair:
         boxes = new.detections.boxes[first:last].astype(np.float64)
         clipped, kept, changes = boxes.copy(), np.ones(len(boxes), bool), []
         for number, defect in enumerate(_find_defects(boxes)):
-            code = _CODES.get(defect) or _find_code(boxes[number], defect)
+            code = _CODES.get(defect) or _find_code(boxes[number])
             is_clipped = self._policy is OddBoxes.CLIP
-            if not defect or not self._includes(code) or (is_clipped and defect != _CLIPPED):
+            can_be_changed = defect == odd_boxes.OVER_THE_EDGE if is_clipped else defect
+            if not can_be_changed or not self._includes(code):
                 continue
             clipped[number] = np.clip(boxes[number], 0, 1)
             kept[number] = is_clipped
@@ -118,12 +142,10 @@ def _find_defects(boxes: np.ndarray) -> list[str]:
     return defects
 
 
-def _find_code(corners: np.ndarray, defect: str) -> str:
+def _find_code(corners: np.ndarray) -> str:
     """Return the rule that reports a box outside the image."""
-    if defect == _PIXELS:
-        return "BOX005"
     overhang = float(np.maximum(corners - 1, -corners).max())
-    return "BOX003" if overhang > MAX_COORDINATE - 1 + odd_boxes.FLOAT32_ERROR else "BOX004"
+    return _OUTSIDE[overhang <= MAX_COORDINATE - 1 + odd_boxes.FLOAT32_ERROR]
 
 
 def _describe(

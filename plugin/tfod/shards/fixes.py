@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR
-from tfod.checker.analysis.encoded_images import ImageFacts
+from tfod.checker.analysis.encoded_images import ImageFacts, extend_far
 from tfod.checker.finding import Finding, JsonValue
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
@@ -22,7 +22,7 @@ from tfod.detection.attributes import add_image_attributes
 from tfod.detection.columns import decode_text
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.images.image import FIRST_TRANSPOSED, ImageHeader
+from tfod.detection.images.image import ImageHeader
 from tfod.detection.images.source_ids import SourceIdNumbers, former_source_id, parse_source_id
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import excerpt
@@ -137,6 +137,7 @@ class EditedRecord:
             declared_format=self.detections.formats[self.row],
             declared_height=self.detections.heights[self.row],
             declared_width=self.detections.widths[self.row],
+            boxes_extend_far=extend_far(self.boxes),
         )
 
     @cached_property
@@ -286,14 +287,7 @@ def write_format(is_wrong: Callable[[ImageFacts], bool], record: EditedRecord) -
 
 def write_size(record: EditedRecord) -> Iterator[Finding]:
     """Replace a wrong size with the size in the image header, if the boxes do not depend on it."""
-    header, facts = record.header, record.facts
-    if header is None or not facts.wrong_size_keys:
-        return
-    is_swapped = (facts.declared_height, facts.declared_width) == (header.width, header.height)
-    # Keep a size that is swapped by EXIF, or by which far boxes may have been normalized.
-    outside = np.maximum(record.boxes - 1, -record.boxes)
-    is_far = bool((outside > MAX_COORDINATE - 1 + ROUNDING_ERROR).any())
-    if not is_far and not (is_swapped and header.orientation >= FIRST_TRANSPOSED):
+    if record.facts.wrong_size_keys and record.facts.is_size_repairable:
         yield from _put_size(record)
 
 

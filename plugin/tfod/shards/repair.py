@@ -32,7 +32,7 @@ from tfod.detection.labels.label_map import MAX_LABEL_MAP_BYTES
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
-from tfod.shards.box_repair import BoxRepair
+from tfod.shards.box_repair import BoxRepair, find_causes
 from tfod.shards.repair_options import Options, Outcome
 from tfod.shards.rewrite import read_source_ids
 from tfod.sources.label_map_search import LABEL_MAP_FILE
@@ -49,7 +49,6 @@ from tfod.tfrecord.writer import RecordWriter
 
 _MAX_EXAMPLES = 3
 __all__ = ["Options", "Outcome", "repair"]
-_CAUSES = ("BOX013", "BOX022")  # all boxes have another form, even those that look right
 _ZIP_RULES_OFF = {"ZIP016": OFF}  # about the zip itself; the result is a folder
 
 
@@ -219,11 +218,11 @@ class _Run:
 
     def require_corners(self) -> None:
         """Refuse to change single boxes if all boxes are in another form."""
-        for finding in self._check(self._sources).findings:
-            if finding.code in _CAUSES and self._options.includes(finding.code):
+        for finding in find_causes(self._check(self._sources)):
+            if self._options.includes(finding.code):
                 raise TfodError(
                     f"{finding.shard}: {finding.message} ({finding.code}), so --odd-boxes would "
-                    f"keep wrong boxes; correct the script, or add --ignore {finding.code}"
+                    f"keep wrong boxes (--ignore {finding.code} permits this). {finding.fix}"
                 )
 
     def repair(self, out: OutputFolder) -> Outcome:

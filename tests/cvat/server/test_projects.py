@@ -333,9 +333,10 @@ def test_masks_of_a_dataset(tmp_path: Path, as_polygons: bool, kind: str) -> Non
             [with_image("a.jpg", "cat", data=b"")],
             [
                 "the encoded image is missing or empty (t.tfrecord, record 0). Nothing was "
-                "changed. t.tfrecord, record 0 (the first), byte 0, image/encoded (a.jpg). Write "
-                "the encoded image into the record: export with images (CVAT: Save images; "
-                "Datumaro: --save-images or --save-media)."
+                "changed. t.tfrecord, record 0 (the first), byte 0, image/encoded (a.jpg). "
+                "Export again with images (CVAT: Save images; Datumaro: --save-images or "
+                "--save-media), or write the encoded image in the script that wrote the record of "
+                "a.jpg."
             ],
         ),
         (

@@ -16,7 +16,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from tfod.checker.analysis.box_arrays import Boxes
-from tfod.checker.analysis.encoded_images import EncodedImages, ImageFacts, needs_rotation
+from tfod.checker.analysis.encoded_images import (
+    EncodedImages,
+    ImageFacts,
+    extend_far,
+    needs_rotation,
+)
 from tfod.checker.finding import Finding, JsonValue, Location
 from tfod.checker.profiles.profile import Profile
 from tfod.detection import keys
@@ -236,6 +241,9 @@ class Batch:
             else:
                 turn = header.orientation >= 5 and needs_rotation(self.boxes.of(row), header)
                 facts = ImageFacts(-1, header, "", *declared)._replace(boxes_need_rotation=turn)
+                if facts.wrong_size_keys and not self.boxes.are_pixels:
+                    far = extend_far(self.boxes.of(row))
+                    facts = facts._replace(boxes_extend_far=far)
             rows_by_image.setdefault(facts, []).append(row)
         return rows_by_image
 

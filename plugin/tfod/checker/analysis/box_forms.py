@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 TWICE, PERCENT, THOUSANDTHS = "divided by the image's size twice", "percent", "parts per thousand"
 SIZES, CENTERS = "x, y, width, height", "x and y of the center, width, height"
 FIXES = {
-    TWICE: "Divide pixels by the image size only once, and not at all if the layout uses pixels.",
-    PERCENT: "Divide all coordinates by 100.",
-    THOUSANDTHS: "Divide all coordinates by 1,000.",
-    SIZES: "Write xmax = x + width and ymax = y + height, where x and y are the corner.",
-    CENTERS: "Write xmin = x - width / 2 and xmax = x + width / 2; compute ymin and ymax from y.",
+    TWICE: "divide pixels by the image size only once, and not at all if the layout uses pixels",
+    PERCENT: "divide all coordinates by 100",
+    THOUSANDTHS: "divide all coordinates by 1,000",
+    SIZES: "write xmax = x + width and ymax = y + height, where x and y are the corner",
+    CENTERS: "write xmin = x - width / 2 and xmax = x + width / 2, and ymin and ymax from y",
 }
 SAMPLE_SIZE = 64
 """The maximum number of boxes in the sample of a shard."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR
 from tfod.checker.analysis.decoding import Decoder
 from tfod.detection import keys
 from tfod.detection.detections import Detections
-from tfod.detection.images.image import FORMAT_OF_EXTENSION, Bytes, ImageHeader, sniff_format
+from tfod.detection.images.image import (
+    FIRST_TRANSPOSED,
+    FORMAT_OF_EXTENSION,
+    Bytes,
+    ImageHeader,
+    sniff_format,
+)
 from tfod.kernel import hash_spans
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT_TITLES = {
     "jpeg": "JPEG",
@@ -98,6 +102,7 @@ class ImageFacts(NamedTuple):
         looks_like: probable content of bytes without a header.
         declared_format, declared_height, declared_width: values in the record, sizes in pixels.
         boxes_need_rotation: result of :func:`needs_rotation`.
+        boxes_extend_far: result of :func:`extend_far`, if the declared size is wrong.
     """
 
     size: int
@@ -107,6 +112,7 @@ class ImageFacts(NamedTuple):
     declared_height: int | None = None
     declared_width: int | None = None
     boxes_need_rotation: bool = False
+    boxes_extend_far: bool = False
 
     @property
     def is_declared_raw(self) -> bool:
@@ -139,6 +145,23 @@ class ImageFacts(NamedTuple):
         return wrong_keys
 
     @property
+    def is_swapped(self) -> bool:
+        """Whether the declared height is the width of the image, and vice versa."""
+        declared, header = (self.declared_height, self.declared_width), self.header
+        return header is not None and declared == (header.width, header.height)
+
+    @property
+    def is_size_repairable(self) -> bool:
+        """Whether the size of the image is certain to be what the record should declare.
+
+        A size that EXIF swaps, or by which far boxes may have been normalized, is not.
+        """
+        header = self.header
+        if header is None or self.boxes_extend_far:
+            return False
+        return not (self.is_swapped and header.orientation >= FIRST_TRANSPOSED)
+
+    @property
     def invalid_sizes(self) -> Mapping[str, int]:
         """The declared height and width that are 0 or negative, by key."""
         declared = {keys.HEIGHT: self.declared_height, keys.WIDTH: self.declared_width}
@@ -155,6 +178,12 @@ def needs_rotation(corners: np.ndarray, header: ImageHeader) -> bool:
         return False
     stored = np.array([header.width, header.height], np.float64)
     return bool((furthest * stored <= stored[::-1] * (1 + _TOLERANCE)).all())
+
+
+def extend_far(corners: np.ndarray) -> bool:
+    """Return whether a box extends far beyond the image, as if normalized by another size."""
+    outside = np.maximum(corners - 1, -corners)
+    return bool((outside > MAX_COORDINATE - 1 + ROUNDING_ERROR).any())
 
 
 # Content of bytes without an image header

@@ -34,7 +34,11 @@ def choose_profile(
         implied: profile of the receiver, used instead of the best match if it reads the layout.
     """
     if requested is not None:
-        return requested, ChosenProfile(requested.name, "requested"), None
+        return (
+            requested,
+            ChosenProfile(requested.name, "requested", requested.path or requested.name),
+            None,
+        )
     counts = count_keys(shards, min(MAX_RECORD_BYTES, max_record_bytes))
     layout, reason = choose_layout(counts) or (None, "")
     profile = layout_to_profile(layout) if layout else None

@@ -63,7 +63,7 @@ def load_profile(name_or_path: str) -> Profile:
     name = document.get("name") or path.name.partition(".")[0] or "profile"
     title = document.get("title", "")
     if path.suffix.lower() == ".py":  # a description has only features
-        return features_to_profile(name, title, features)
+        return replace(features_to_profile(name, title, features), path=name_or_path)
     rules = document.get("rules", {})
     require_rule_names(map(str, rules), f"{name_or_path}: rules")
     mapping = dict(document.get("field_mapping", {}))
@@ -78,6 +78,7 @@ def load_profile(name_or_path: str) -> Profile:
             code: OFF if level in (False, "off") else Severity(level)
             for code, level in rules.items()
         },
+        name_or_path,
     )
 
 

@@ -29,9 +29,10 @@ def severities(
 
 @dataclass(frozen=True)
 class Profile(Layout):
-    """A layout, and the severities of rules that differ from their defaults for it."""
+    """A layout, the severities of rules that differ from their defaults for it, and its file."""
 
     severities: Severities = field(default_factory=dict)
+    path: str = field(default="", compare=False)
 
 
 _NO_NAMES = severities(off="NAM LAB BOX TSK", error="LAB019")  # imports fail because of LAB019

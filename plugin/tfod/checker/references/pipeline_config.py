@@ -77,8 +77,8 @@ class Setting:
         return any(character < " " for character in str(self.value))
 
     def format_fix(self, value: str | int | bool) -> str:
-        """Return a fix with another value: ``Set `model.ssd.num_classes: 3`.``."""
-        return f"Set {Setting(self.path, value)}."
+        """Return a fix with another value: ``In {file}, set `model.ssd.num_classes: 3`.``."""
+        return f"In {{file}}, set {Setting(self.path, value)}."
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,10 @@ def render_github(report: Report) -> str:
     titles = {group.code: f"{group.code} {group.rule.title}" for group in groups}
     # The first finding of each rule, then the second of each rule, and so on.
     rounds = chain(*zip_longest(*(group.findings for group in groups)))
-    findings = [finding for finding in rounds if finding]
+    fixes = {(group.code, group.cause): group.fix for group in groups}
+    findings = [
+        item._replace(fix=item.fix or fixes[item.code, item.cause]) for item in rounds if item
+    ]
     lines = []
     for severity in SEVEREST_FIRST:
         matches = [finding for finding in findings if finding.severity is severity]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfod.checker.advice import Causes
+from tfod.checker.advice import Causes, fill_in, fit_to_page, strip_command
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity
 from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
@@ -17,18 +17,20 @@ class Group(NamedTuple):
 
     Attributes:
         severity: the severity of the rule in this check.
-        fix: the fix of all listed findings if they have the same one, else the fix of the rule.
+        fix: the fix of all listed findings if they have the same one, else the fix of the rule,
+            with its first image.
         total: number of findings, including those that are not listed.
         cause: code of the rule that explains the findings; empty if none does.
-        findings: the listed findings, starting with one of each fix, feature and shard.
+        findings: the listed findings, starting with one of each fix, feature and shard. Their fix
+            is empty if it is that of the group.
     """
 
     rule: Rule
     severity: Severity
     fix: str
-    total: int
-    files: int
-    findings: Sequence[Finding]
+    total: int = 0
+    files: int = 0
+    findings: Sequence[Finding] = ()
     cause: str = ""
 
     @property
@@ -41,19 +43,27 @@ class Group(NamedTuple):
         """The code of the rule."""
         return self.rule.code
 
+    @property
+    def is_repairable(self) -> bool:
+        """Whether a repair removes some of the findings."""
+        return bool(self.rule.repair) and any(item.is_repairable for item in self.findings)
 
-def group_findings(report: Report) -> list[Group]:
+
+def group_findings(report: Report, *, on_page: bool = False) -> list[Group]:
     """Group the findings of a report by rule and cause, the most severe first, then by family.
 
-    The findings that another rule explains follow it.
+    The findings that another rule explains follow it. ``on_page`` is for users of the service, who
+    have no command line.
     """
     listed: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         listed.setdefault((finding.code, finding.cause), []).append(finding)
     totals, files = _count_by_cause(report, listed)
     groups = [
-        _make_group(report, code, cause, listed.get((code, cause), []), total, files[code, cause])
-        for (code, cause), total in totals.items()
+        _make_group(report, *key, listed.get(key, []), on_page)._replace(
+            total=total, files=files[key]
+        )
+        for key, total in totals.items()
     ]
     order = list(FAMILIES)
 
@@ -94,21 +104,27 @@ def _count_by_cause(
 
 
 def _make_group(
-    report: Report, code: str, cause: str, findings: Sequence[Finding], total: int, files: int
+    report: Report, code: str, cause: str, findings: Sequence[Finding], on_page: bool
 ) -> Group:
-    first: dict[tuple[str, str | None, str], Finding] = {}
-    following = []
-    for finding in findings:
-        key = (finding.fix, finding.feature, finding.shard)
-        if first.setdefault(key, finding) is not finding:
-            following.append(finding)
-    rule, fixes = all_rules()[code], {finding.fix for finding in findings}
+    """Make a group without its counts."""
+    rule, first, following = all_rules()[code], dict[tuple[str, str | None, str], Finding](), []
+    templates = [finding.template or finding.fix for finding in findings]
+    template = templates[0] if len({*templates}) == 1 else strip_command(rule.fix)
+
+    def format_fix(template: str, findings: Sequence[Finding]) -> str:
+        return fill_in(fit_to_page(template, rule) if on_page else template, findings)
+
+    for finding, own in zip(findings, templates, strict=True):
+        key = (own, finding.feature, finding.shard)
+        fix = "" if own == template else format_fix(own, [finding])
+        if key in first:
+            following.append(finding._replace(fix=fix))
+        else:
+            first[key] = finding._replace(fix=fix)
     return Group(
-        rule=rule,
-        severity=report.severities[code],
-        fix=fixes.pop() if len(fixes) == 1 else rule.fix,
-        total=total,
-        files=files,
+        rule,
+        report.severities[code],
+        format_fix(template, findings),
         findings=[*first.values(), *following],
         cause=cause,
     )

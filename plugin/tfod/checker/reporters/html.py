@@ -14,7 +14,7 @@ from importlib.resources import files
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
-from tfod.checker.advice import strip_command
+from tfod.checker.advice import split_command
 from tfod.checker.finding import Finding, plural
 from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import REPORT_VERSION, Report, sort_by_count
@@ -35,18 +35,6 @@ _BODY = ("<main>\n", "\n</main>")
 _OPEN_CARDS, _OPEN_ROWS, _OPEN_BARS, _OPEN_SOURCES = 4, 5, 25, 10
 _MAX_CAUSES = 8
 _MAX_SHOWN = 500  # rows, bars or files
-ON_THE_PAGE = {
-    "TFR012": "If you expect records this large, check them with tfod on your own computer.",
-    "EXA010": "If this is intended, choose the layout of the records under Options.",
-    "LAB001": "Upload the right label map (label_map.pbtxt) together with the shards.",
-    "ZIP007": "Split it into several archives, or check a very large shard without the zip.",
-    "TSK007": "Export the task as CVAT for images 1.1.",
-    "TSK008": "To keep them, import with import_mode=append (CVAT 2.65 or later). To delete them, "
-    "do so in the task first.",
-    "TSK009": "Import the shards into their job, or export the whole task again. To keep existing "
-    "annotations, import with import_mode=append (CVAT 2.65 or later).",
-}
-"""Fixes by rule for users of the service, because they cannot pass options."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +65,32 @@ class Step:
     """What to do next, about a group of findings or in general.
 
     Attributes:
-        lines: sentences, each with a command or "".
+        text, command: what to do; the command may be empty.
         explained: codes of the groups that the group explains.
         cards: the images of the group.
+        buttons: labels of the buttons of the service that do it.
     """
 
-    lines: Sequence[tuple[str, str]]
+    text: str
+    command: str = ""
     group: Group | None = None
     explained: Sequence[str] = ()
     cards: Sequence[Card] = ()
+    buttons: Sequence[str] = ()
 
 
-def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool = False) -> str:
+def render_html(
+    report: Report,
+    samples: Sequence[Sample] = (),
+    buttons: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """Format a report as an HTML page, to be saved as UTF-8.
 
-    ``on_page`` is for the service, whose users have no command line.
+    ``buttons`` is for the service, whose users have no command line: the labels of the buttons that
+    repair the findings of each rule.
     """
-    groups = group_findings(report)
-    if on_page:
-        groups = [*map(_fit_to_page, groups)]
+    on_page = buttons is not None
+    groups = group_findings(report, on_page=on_page)
     names_shard = report.counts.shards > 1
     cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
     cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)
@@ -109,7 +104,8 @@ def render_html(report: Report, samples: Sequence[Sample] = (), *, on_page: bool
         card_numbers={card.record: card.number for card in cards},
         has_wrong_boxes=any(sample.offending for sample in samples),
         on_page=on_page,
-        steps=_list_steps(report, groups, cards, on_page=on_page),
+        buttons=buttons or {},
+        steps=_list_steps(report, groups, cards, buttons),
         sections=[(group, _fold(group.findings, _OPEN_ROWS, group.total)) for group in groups],
         images=_fold([card for card in cards if card.lines], _OPEN_CARDS),
         without_findings=[card for card in cards if not card.lines],
@@ -166,23 +162,26 @@ def _render(**values: Any) -> str:
 
 
 def _list_steps(
-    report: Report, groups: Sequence[Group], cards: Sequence[Card], *, on_page: bool
+    report: Report,
+    groups: Sequence[Group],
+    cards: Sequence[Card],
+    buttons: Mapping[str, Sequence[str]] | None,
 ) -> list[Step]:
     """Return a step for each cause, with its images, and those that are not about findings."""
     causes = [] if report.valid else wording.find_causes(report, groups)
     if not causes:
-        return [Step([line]) for line in wording.next_steps(report, groups)]
+        return [Step(*line) for line in wording.next_steps(report, groups)]
     steps = []
     for group in causes[:_MAX_CAUSES]:
         records = {(finding.shard, finding.record) for finding in group.findings}
-        lines = wording.describe_cause(report, group)
         explained = wording.list_explained(groups, group)
         images = [card for card in cards if card.record in records]
-        steps.append(Step(lines, group, explained, images))
+        names = (buttons or {}).get(group.code, ())
+        steps.append(Step(*split_command(group.fix), group, explained, images, names))
     if len(causes) > _MAX_CAUSES:
-        steps.append(Step([(f"Then see the other rules below: {len(causes) - _MAX_CAUSES}.", "")]))
-    more = () if on_page else wording.suggest_repair(report, groups)
-    return [*steps, *(Step([line]) for line in more)]
+        steps.append(Step(f"Then see the other rules below: {len(causes) - _MAX_CAUSES}."))
+    more = wording.suggest_repair(report, groups) if buttons is None else ()
+    return [*steps, *(Step(*line) for line in more)]
 
 
 def _number(cards: Sequence[Card]) -> list[Card]:
@@ -205,13 +204,6 @@ def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) ->
         notes=[f"{plural(count, 'box')} not drawn"] if count else [],
         record=(sample.shard, sample.record),
     )
-
-
-def _fit_to_page(group: Group) -> Group:
-    """Replace advice that names options, and remove commands, which the page has buttons for."""
-    fix = "" if group.cause else ON_THE_PAGE.get(group.code, "")
-    findings = [item._replace(fix=fix or strip_command(item.fix)) for item in group.findings]
-    return group._replace(fix=fix or strip_command(group.fix), findings=findings)
 
 
 def _make_bars(counts: Mapping[str, int]) -> dict[str, object]:

@@ -81,7 +81,7 @@ def _format_lines(group: Group, listed: Sequence[Finding], count: int) -> Iterat
     """Yield the output of a test: the findings, and how to fix them."""
     for finding in listed:
         yield ": ".join(filter(None, (format_location(finding), visible(finding.message))))
-        if finding.fix != group.fix:
+        if finding.fix:
             yield f"    {visible(finding.fix)}"
     if count > len(listed):
         yield f"and {count - len(listed):,} more"

@@ -105,7 +105,7 @@ def group_lines(group: Group, color: bool) -> Iterator[str]:
         if locations[-1]:  # not wrapped, because it may contain a path
             yield f"  {locations[-1]}:"
         yield _wrap(message, 4 if locations[-1] else 2)
-        if fix and fix != group.fix:
+        if fix:
             yield from _fix_lines("Fix here:", fix, 4, "")
     if group.total > len(shown):
         yield f"  and {group.total - len(shown):,} more"

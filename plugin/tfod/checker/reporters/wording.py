@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from tfod.checker.advice import find_source_with, split_command
+from tfod.checker.advice import complete_command, fill_in, find_source_with, split_command
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity, join_names, plural
 from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import READY
@@ -17,7 +16,6 @@ from tfod.checker.report import Counts, DatasetReport, Report
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.groups import Group
 from tfod.checker.rules.registry import all_rules
-from tfod.errors import excerpt
 
 if TYPE_CHECKING:
     from tfod.checker.baseline import Baseline
@@ -214,12 +212,12 @@ def next_steps(report: Report, groups: Sequence[Group]) -> list[tuple[str, str]]
     if not causes:
         return [("Pass the shards to check; no record was read.", "")]
     first = causes[0]
-    (sentence, command), *more = describe_cause(report, first)
+    sentence, command = split_command(first.fix)
     explained = list_explained(groups, first)
     if len(causes) > 1 or explained:
         names = f", which explains {join_names(explained, 9)}" if explained else ""
         sentence = f"Begin with {first.code}{names}: {sentence}"
-    return [(sentence, command), *more, *suggest_repair(report, groups)]
+    return [(sentence, command), *suggest_repair(report, groups)]
 
 
 def find_causes(report: Report, groups: Sequence[Group]) -> list[Group]:
@@ -244,32 +242,14 @@ def list_explained(groups: Sequence[Group], cause: Group) -> list[str]:
     return [group.code for group in groups if group.cause == cause.code]
 
 
-def describe_cause(report: Report, group: Group) -> list[tuple[str, str]]:
-    """Describe how to fix a group, also in CVAT: sentences, each with a command or ""."""
-    return [split_command(group.fix), *_advise_annotator(report, group)]
-
-
 def suggest_repair(report: Report, groups: Sequence[Group]) -> list[tuple[str, str]]:
     """Suggest the command that shows what can be repaired, if anything can."""
     failing = (group for group in groups if group.severity.rank >= report.fail_on.rank)
-    repairable = {group.code for group in failing if group.rule.repair and not group.cause}
+    repairable = {group.code for group in failing if group.is_repairable and not group.cause}
     name = _find_repairable(report, repairable)
     sentence = "See what tfod can repair automatically (this writes nothing):"
-    command = f"tfod repair {shlex.quote(visible(name))} repaired --dry-run"
+    command = complete_command(report, "tfod repair SOURCE repaired --dry-run", name)
     return [(sentence, command)] if name else []
-
-
-def _advise_annotator(report: Report, group: Group) -> list[tuple[str, str]]:
-    """Name what to do in CVAT with the first image of a group, if CVAT may be the receiver."""
-    images = list(dict.fromkeys(finding.item for finding in group.findings if finding.item))
-    if report.receiver not in (ANY.name, CVAT.name) or not group.rule.in_cvat or not images:
-        return []
-    finding = next(finding for finding in group.findings if finding.item)
-    number = finding.value.get("object") if isinstance(finding.value, dict) else None
-    box = f"box {excerpt(finding.object_class)}" if finding.object_class else f"box {number}"
-    text = group.rule.in_cvat.format(box=box, image=images[0], value=finding.value)
-    more = f"; the same applies to {plural(len(images) - 1, 'more image')}" if images[1:] else ""
-    return [(f"In CVAT, {visible(text)}{more}.", "")]
 
 
 def _suggest_uses(report: Report) -> list[tuple[str, str]]:
@@ -313,7 +293,7 @@ def group_by_family(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
 def describe_rule(rule: Rule) -> Iterator[tuple[str, str]]:
     """Yield the documentation of a rule below its title: headings and texts."""
     yield "Why", rule.why
-    yield "Fix", rule.fix
+    yield "Fix", fill_in(rule.fix)
     if rule.explains:
         yield "Explains", f"findings of {', '.join(sorted(rule.explains))} in the same place"
     if rule.repair:

@@ -25,8 +25,10 @@ MAX_NUMBER_OF_BOXES = 100
 _NEARLY_ONE_PIXEL = 1 - 1e-3  # rounding can make a box of one pixel slightly smaller
 _MIN_BOXES = 10  # in a shard with fewer boxes, BOX007 reports each of them
 
-_CLIP = "clip them to the image: tfod repair SOURCE repaired --odd-boxes clip"
-_DROP = "omit such boxes: tfod repair SOURCE repaired --odd-boxes drop"
+_REDRAW = "In {tool}, redraw {box} in {image}"
+_CLIP = f"{_REDRAW}, or clip such boxes: tfod repair SOURCE repaired --odd-boxes clip"
+_DROP = "drop such boxes: tfod repair SOURCE repaired --odd-boxes drop"
+_REDRAW_OR_DROP = f"{_REDRAW}, or {_DROP}"
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
 
 
@@ -38,7 +40,7 @@ def _format_corners(corners: list[float]) -> str:
     "BOX001 error: lists of objects differ in length",
     why="It is unclear which value belongs to which object. TensorFlow fails with a shape error; "
     "FiftyOne silently drops the surplus values.",
-    fix="Write exactly one value per object into each of these lists.",
+    fix="In {script}, write exactly one value per object into each of these lists.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; FiftyOne: utils/tf.py",
     cases={READ: Severity.ERROR},
 )
@@ -67,8 +69,7 @@ def _check_list_lengths(batch: Batch) -> Iterator[Finding]:
     "BOX002 error: box coordinate is not a finite number",
     why="The trainer silently drops boxes with NaN coordinates, and a single infinite coordinate "
     "makes the loss NaN.",
-    fix="Look for a division by zero or a missing value in the script that wrote the box, or "
-    f"{_DROP}",
+    fix=f"In {{script}}, look for a division by zero or a missing value, or {_DROP}",
     source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
     "tensorflow/models#1881",
 )
@@ -90,10 +91,9 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
 @rule(
     "BOX003 error: box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
-    "clipped to nothing.",
-    fix=f"Normalize boxes by the size of the image in the record, or {_CLIP}",
+    "clipped to nothing. It may have been normalized by another size than that of the image.",
+    fix=_CLIP,
     source=_TO_ABSOLUTE,
-    in_cvat="redraw {box} in {image}",
 )
 def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     """Report boxes that extend beyond the image further than the trainer tolerates."""
@@ -109,9 +109,8 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     "BOX004 warning: box extends slightly beyond the image",
     why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
     "is visible.",
-    fix=f"Correct the boxes, or {_CLIP}",
+    fix=_CLIP,
     source=_TO_ABSOLUTE,
-    in_cvat="redraw {box} in {image}",
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
     "clipped. Other boxes are left unchanged.",
 )
@@ -135,16 +134,15 @@ def _overhang_findings(batch: Batch, mask: np.ndarray) -> Iterator[Finding]:
         return f"extends beyond [0, 1] by {distance}: {_format_corners(corners)}"
 
     yield from batch.box_findings(mask & can_be_clipped, describe)
-    fix = f"Draw the box again, or {_DROP}"
-    yield from batch.box_findings(mask & ~can_be_clipped, describe, fix)
+    yield from batch.box_findings(mask & ~can_be_clipped, describe, _REDRAW_OR_DROP)
 
 
 @rule(
     "BOX005 error: box in pixels instead of normalized coordinates",
     why="Readers multiply coordinates by the image size, which puts these boxes far outside the "
     "image. Datumaro clamps them to nothing.",
-    fix="Divide x by the image width and y by the image height, or let tfod do it for all boxes: "
-    "tfod convert SOURCE normalized --to shards --boxes pixels",
+    fix="In {script}, divide x by the image width and y by the image height, or convert all "
+    "boxes: tfod convert SOURCE normalized --to shards --boxes pixels",
     source="tensorflow/models#9892; tensorflow/models#1881",
     explains="BOX003 BOX004 BOX006 BOX007 BOX011 BOX012 BOX021 BOX023",
 )
@@ -155,7 +153,7 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
         return ()
     prefix = f"looks like {' or '.join(find_box_forms(sample_boxes(boxes))) or 'pixels'}: "
     are_slips = 2 * boxes.in_pixels.sum() <= len(boxes.corners)  # others can be divided together
-    fix = f"Correct the boxes, or {_DROP}" if are_slips else ""
+    fix = _REDRAW_OR_DROP if are_slips else ""
     return batch.box_findings(
         boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners), fix
     )
@@ -165,9 +163,8 @@ def _check_pixels(batch: Batch) -> Iterable[Finding]:
     "BOX006 error: box is inverted",
     why="The trainer asserts that ymax >= ymin and xmax >= xmin, and stops. Older versions lack "
     "that check and continue with a NaN loss.",
-    fix=f"Swap the coordinates so that xmin <= xmax and ymin <= ymax, or {_DROP}",
+    fix=_REDRAW_OR_DROP,
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
-    in_cvat="redraw {box} in {image}",
 )
 def _check_inverted(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -189,10 +186,9 @@ def _describe_inversion(_: int, corners: list[float]) -> str:
     "BOX007 warning: box has no area",
     why="It overlaps no anchor, so the model learns nothing from it; a model that matches every "
     "box learns a size of 1e-8, which the box coder adds. Training does not stop.",
-    fix=f"Draw the real extent of the object, or {_DROP}",
+    fix=_REDRAW_OR_DROP,
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
-    in_cvat="redraw {box} in {image}",
 )
 def _check_area(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -206,9 +202,8 @@ def _check_area(batch: Batch) -> Iterable[Finding]:
 @rule(
     "BOX008 warning: box smaller than one pixel",
     why="Nothing is visible in such a box. It is usually an accidental click.",
-    fix="Look at the image, then delete the box or draw it again.",
+    fix="In {tool}, delete or redraw {box} in {image}.",
     source="tensorflow/models#1881",
-    in_cvat="delete or redraw {box} in {image}",
 )
 def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
     boxes = batch.boxes
@@ -227,9 +222,8 @@ def _check_smaller_than_pixel(batch: Batch) -> Iterable[Finding]:
 @rule(
     "BOX009 warning: duplicate box",
     why="The object counts twice in the loss and in the evaluation.",
-    fix="Delete one of the two boxes.",
+    fix="In {tool}, delete one of the two copies of {box} in {image}.",
     source="tensorflow/models: two equal groundtruth boxes are two objects",
-    in_cvat="delete one of the two copies of {box} in {image}",
 )
 def _check_duplicates(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
@@ -296,7 +290,7 @@ def _check_count(batch: Batch) -> Iterator[Finding]:
 @rule(
     "BOX011 warning: x and y appear to be swapped",
     why="Every box is in the wrong place, which only shows when you look at the images.",
-    fix="Divide x by the width and y by the height, and write x to xmin and xmax.",
+    fix="In {script}, divide x by the width and y by the height, and write x to xmin and xmax.",
     source="google/automl#106; tensorflow/models: boxes are ymin, xmin, ymax, xmax",
     explains="BOX003 BOX004",
 )
@@ -327,7 +321,7 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
     "BOX012 error: most boxes have no area",
     why="A few boxes without area are slips. If there are this many, the script that wrote them is "
     "probably wrong. A model learns nothing from them.",
-    fix="Check the script: it may write the same corner twice, or use integer division.",
+    fix="In {script}, look for integer division, or for a corner that is written twice.",
     source="google/automl#106; tensorflow/models: core/box_list_ops.py, iou of such a box is 0",
     explains="BOX007",
 )
@@ -342,8 +336,8 @@ def _check_mostly_flat(result: DatasetResult) -> Iterator[Finding]:
     "BOX013 error: box columns appear to be permuted",
     why="The script that wrote the shard took xmin, ymin, xmax and ymax by position from a file "
     "that lists them in a different order. Every box is wrong, even if it looks right.",
-    fix="Correct the script and write the shard again. 'xmin=ymin' means that xmin is stored "
-    "under ymin. To look at the boxes: tfod show SOURCE",
+    fix="In {script}, read the columns by name. 'xmin=ymin' means that xmin is stored under ymin. "
+    "To look at the boxes: tfod show SOURCE",
     source="datitran/raccoon_dataset: xml_to_csv.py reads the children of bndbox by position",
     explains="BOX003 BOX004 BOX005 BOX006 BOX007 BOX008 BOX011 BOX012 BOX023",
 )
@@ -368,7 +362,7 @@ def _check_column_order(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "BOX022 error: boxes are not normalized corner coordinates",
     why="Every box is wrong, even if it looks right. The model learns to detect nothing.",
-    fix="Correct the script and write the shard again. To look at the boxes: tfod show SOURCE",
+    fix="In {script}, write normalized corners. To look at the boxes: tfod show SOURCE",
     source="tensorflow/models#8595; dataset_tools/create_pascal_tf_record.py",
     explains="BOX003 BOX004 BOX005 BOX006 BOX007 BOX008 BOX011 BOX012 BOX013 BOX023",
 )
@@ -383,7 +377,7 @@ def _check_form(result: DatasetResult) -> Iterator[Finding]:
     for name, shard_forms in forms.items():
         if shard_forms:
             message = f"boxes seem to be {' or '.join(shard_forms)}"
-            fix = " ".join(FIXES[form] for form in shard_forms)
+            fix = f"In {{script}}, {', or '.join(FIXES[form] for form in shard_forms)}."
             key = result.profile.key_for(BOX_KEY)
             yield Finding(message, key, fix=fix, shard=name, covers=covers)
 
@@ -391,6 +385,6 @@ def _check_form(result: DatasetResult) -> Iterator[Finding]:
 detection_rule(
     "BOX014 error: boxes without exactly four numbers each",
     why="It is unclear which number belongs to which object, so an import stops at the record.",
-    fix="Write all four numbers of every object.",
+    fix="In {script}, write all four numbers of every object.",
     source="keras.io/examples/keras_recipes/creating_tfrecords; tfod.detection.problems",
 )

@@ -27,8 +27,8 @@ _OTHER_DATASET = "Export an object detection dataset, with image/filename and bo
 @rule(
     "EXA001 error: not a tf.train.Example",
     why="Every reader of TF Object Detection API shards expects this message in each record.",
-    fix="Write each record as a serialized tf.train.Example. Records of other message types, such "
-    "as those in the Waymo Open Dataset, can only be read with the library of that dataset.",
+    fix="In {script}, write each record as a serialized tf.train.Example. Other messages, such as "
+    "those in the Waymo Open Dataset, can only be read with the library of that dataset.",
     source=_EXAMPLE,
     repair="The record is removed.",
 )
@@ -40,7 +40,7 @@ def _check_message(batch: Batch) -> Iterator[Finding]:
 @rule(
     "EXA002 error: SequenceExample instead of an Example",
     why="Readers that parse it as an Example silently lose its feature lists.",
-    fix="Write one tf.train.Example per image instead.",
+    fix="In {script}, write one tf.train.Example per image.",
     source=_EXAMPLE,
 )
 def _check_feature_lists(batch: Batch) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def _check_feature_lists(batch: Batch) -> Iterator[Finding]:
 @rule(
     "EXA003 error: required feature missing",
     why="tf.io.parse_example stops with 'Feature … is required but could not be found'.",
-    fix="Write the feature into every record, or choose the profile that fits.",
+    fix="In {script}, write the feature into every record, or choose the profile that fits.",
     source=_PARSER,
     repair="Format, height and width are read from the image, and the source id is set to a"
     " unique number. Other features cannot be reconstructed.",
@@ -60,7 +60,10 @@ def _check_feature_lists(batch: Batch) -> Iterator[Finding]:
 )
 def _check_required(batch: Batch) -> Iterator[Finding]:
     """Report features without a default that are missing or empty, and records without any key."""
-    yield from batch.problems("EXA003")
+    for finding in batch.problems("EXA003"):
+        yield finding._replace(is_repairable=False)
+    mapping, headers = batch.mapping, batch.detections.headers
+    from_header = (mapping.format, mapping.height, mapping.width)
     checked = batch.live.copy()
     checked[[item.row for item in batch.detections.problems if item.code == "EXA003"]] = False
     for key, spec in batch.expected.items():
@@ -74,23 +77,27 @@ def _check_required(batch: Batch) -> Iterator[Finding]:
             is_present |= column.present
         for row in np.flatnonzero(checked & ~is_present).tolist():
             message = f"required feature {key} is missing ({spec.kind.value})"
-            yield batch.finding(row, message, key)
+            is_repairable = key == mapping.source_id or (
+                key in from_header and headers[row] is not None
+            )
+            yield batch.finding(row, message, key)._replace(is_repairable=is_repairable)
         for column in columns if spec.is_mandatory else ():
             for row in column.rows[column.lengths == 0].tolist():
-                yield batch.finding(row, f"required feature {key} has no value", key)
+                finding = batch.finding(row, f"required feature {key} has no value", key)
+                yield finding._replace(is_repairable=False)
 
 
 detection_rule(
     "EXA004 error: feature has the wrong type",
     why="tf.io.parse_example stops with 'Data types don't match'.",
-    fix="Write the feature with the type of list that the profile requires.",
+    fix="In {script}, write the feature with the type of list that the profile requires.",
     source=_PARSER,
     cases={READ: Severity.ERROR},
 )
 detection_rule(
     "EXA005 error: feature has the wrong number of values",
     why="tf.io.parse_example stops with 'Number of values != expected'.",
-    fix="Write exactly the number of values that the profile requires.",
+    fix="In {script}, write exactly the number of values that the profile requires.",
     source=_PARSER,
     cases={READ: Severity.ERROR},
 )
@@ -99,8 +106,8 @@ detection_rule(
 @rule(
     "EXA006 warning: feature without a list",
     why="TensorFlow treats it as missing and uses its default value, if any.",
-    fix="Give the key a bytes_list, float_list or int64_list, or remove it: tfod convert SOURCE "
-    "converted --to shards",
+    fix="In {script}, give the key a bytes_list, float_list or int64_list, or remove it: tfod "
+    "convert SOURCE converted --to shards",
     source=_PARSER,
 )
 def _check_lists(batch: Batch) -> Iterator[Finding]:
@@ -113,7 +120,8 @@ def _check_lists(batch: Batch) -> Iterator[Finding]:
 @rule(
     "EXA007 warning: duplicate key",
     why="Readers use only the last entry; the values of the others are lost.",
-    fix="Write each key once; this keeps the last entry: tfod convert SOURCE converted --to shards",
+    fix="In {script}, write each key once, or keep the last entry: tfod convert SOURCE converted "
+    "--to shards",
     source="protobuf.dev/programming-guides/encoding: maps",
 )
 def _check_repeated_keys(batch: Batch) -> Iterator[Finding]:
@@ -126,7 +134,7 @@ def _check_repeated_keys(batch: Batch) -> Iterator[Finding]:
 @rule(
     "EXA008 info: unknown feature",
     why="Neither the profile nor the Object Detection API has this key, so readers ignore it.",
-    fix="Check the key for a typo. If it is correct, you can ignore this.",
+    fix="In {script}, check the key for a typo. If it is correct, you can ignore this.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, core/standard_fields.py",
     once=True,
 )
@@ -141,14 +149,14 @@ def _check_unknown_keys(batch: Batch) -> Iterator[Finding]:
             message, fix = f"{_shorten(key)} is not a feature of this profile", ""
             if suggestion := _suggest_key(key, absent):
                 message += f"; did you mean {suggestion}, which is missing?"
-                fix = f"Write {suggestion} instead of {_shorten(key)}."
+                fix = f"In {{script}}, write {suggestion} instead of {_shorten(key)}."
             yield batch.finding(int(column.rows[0]), message, key, fix=fix)
 
 
 @rule(
     "EXA009 warning: text is not UTF-8",
     why="Class names do not match the label map, and Datumaro and FiftyOne stop at the record.",
-    fix="Write texts as UTF-8.",
+    fix="In {script}, write texts as UTF-8.",
     source="protobuf: bytes_list holds bytes; every known reader decodes them as UTF-8",
 )
 def _check_utf8(batch: Batch) -> Iterator[Finding]:
@@ -190,6 +198,7 @@ def _is_utf8(value: bytes) -> bool:
     "--as-profile",
     source="docs/checker.md: profiles",
     cases={"known-keys": Severity.ERROR},
+    on_page="If this is intended, choose the layout of the records under Options.",
     explains="EXA003 EXA008 IMG001 IMG015 NAM001 NAM009",
 )
 def _check_profile(result: DatasetResult) -> Iterator[Finding]:
@@ -213,8 +222,8 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     "EXA012 error: TensorFlow and protobuf read the record differently",
     why="TensorFlow's parser stops at the record, or reads other values than protobuf, which "
     "Datumaro and CVAT use.",
-    fix="Write the record with protobuf's serializer, with one list per feature: tfod convert "
-    "SOURCE converted --to shards",
+    fix="In {script}, write the record with protobuf's serializer, with one list per feature, or "
+    "rewrite it: tfod convert SOURCE converted --to shards",
     source=_PARSER,
 )
 def _check_parsers_agree(batch: Batch) -> Iterator[Finding]:
@@ -227,7 +236,7 @@ def _check_parsers_agree(batch: Batch) -> Iterator[Finding]:
 detection_rule(
     "EXA013 error: tfod/attributes is not valid",
     why="It stores additional attributes. An import stops at the record; other readers ignore it.",
-    fix="Export the shard again.",
+    fix="Export {file} again.",
     source="tfod.detection.keys: EXTRA_ATTRIBUTES",
 )
 

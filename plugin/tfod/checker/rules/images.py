@@ -25,8 +25,8 @@ from tfod.errors import excerpt
     "IMG001 error: the image is missing",
     why="The record can be parsed, but training stops in the decoder with 'Input is empty' or "
     "'Unable to decode bytes as JPEG, PNG, GIF, or BMP'.",
-    fix="Write the encoded image into the record: export with images (CVAT: Save images; "
-    "Datumaro: --save-images or --save-media).",
+    fix="Export again with images (CVAT: Save images; Datumaro: --save-images or --save-media), or "
+    "write the encoded image in {script}.",
     source="tensorflow/core/kernels/image/decode_image_op.cc; cvat-ai/cvat#866, #1814",
 )
 @each_image
@@ -39,7 +39,7 @@ def _check_missing(facts: ImageFacts) -> Iterator[Finding]:
     "IMG002 error: the bytes are not an image",
     why="Training stops in the decoder with 'Unknown image file format' or 'Unable to decode "
     "bytes as JPEG, PNG, GIF, or BMP'.",
-    fix="Write the unchanged bytes of the image file (JPEG or PNG).",
+    fix="In {script}, write the unchanged bytes of the image file (JPEG or PNG).",
     source="tensorflow/core/kernels/image/decode_image_op.cc",
 )
 @each_image
@@ -49,7 +49,7 @@ def _check_no_image(facts: ImageFacts) -> Iterator[Finding]:
     message = f"the {facts.size} bytes are not a readable image"
     raw = _guess_raw_shape(facts)
     looks_like = f"raw pixels, {raw}" if raw else facts.looks_like
-    fix = "Encode the pixels as PNG or JPEG (tf.io.encode_png, cv2.imencode)." if raw else ""
+    fix = "In {script}, encode the pixels (tf.io.encode_png, cv2.imencode)." if raw else ""
     suffix = f": they look like {looks_like}" if looks_like else ""
     yield Finding(message + suffix, keys.ENCODED, fix=fix)
 
@@ -65,7 +65,7 @@ def _guess_raw_shape(facts: ImageFacts) -> str:
 @rule(
     "IMG003 error: the image does not decode",
     why="Training stops at this record, or uses an image that is partly gray.",
-    fix="Get the image from its source again, and write the record again.",
+    fix="Get {image} from its source again, and write the record again.",
     source="Pillow, with LOAD_TRUNCATED_IMAGES off",
 )
 def _check_decodes(batch: Batch) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def _check_decodes(batch: Batch) -> Iterator[Finding]:
 @rule(
     "IMG004 warning: the format differs from image/format",
     why="TensorFlow uses the format of the bytes; other readers name files by image/format.",
-    fix="Write the format of the image into image/format.",
+    fix="In {script}, write the format of the image into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image",
     repair="image/format is set to the format of the image.",
 )
@@ -93,14 +93,15 @@ def _check_format(facts: ImageFacts) -> Iterator[Finding]:
 def _report_format(facts: ImageFacts) -> Finding:
     actual, declared = facts.header.format if facts.header else "", facts.declared_format
     message = f"image/format is {excerpt(declared)}, but the image is a {FORMAT_TITLES[actual]}"
-    return Finding(message, keys.FORMAT, declared, f"Write {actual!r} into image/format.")
+    fix = f"In {{script}}, write {actual!r} into image/format."
+    return Finding(message, keys.FORMAT, declared, fix)
 
 
 @rule(
     "IMG005 error: TensorFlow cannot use this kind of image",
     why="The TF Object Detection API decodes with tf.io.decode_image(channels=3), which supports "
     "JPEG, PNG and most BMP files, and needs height x width x 3. Training stops at this image.",
-    fix="Encode the image as JPEG or PNG with 8 bits per channel.",
+    fix="In {script}, encode the image as JPEG or PNG with 8 bits per channel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, lib/jpeg/jpeg_mem.cc, "
     "lib/png/png_io.cc; tests/training/tensorflow asks TensorFlow for each kind",
 )
@@ -115,7 +116,7 @@ def _check_decodable(facts: ImageFacts) -> Iterator[Finding]:
     "IMG006 error: image size differs from image/height and image/width",
     why="Masks are reshaped to image/height x image/width, tools use them to scale boxes to "
     "pixels, and boxes may have been normalized by the wrong size.",
-    fix="Write the size of the image, and check that its boxes were normalized by that size.",
+    fix="In {script}, write the size of the image, and check that its boxes were normalized by it.",
     source="object_detection/data_decoders/tf_example_decoder.py",
     repair="Height and width are set to the size of the image. They are not changed if they match "
     "the image after its EXIF rotation, if numerical masks have the recorded size, or if boxes lie "
@@ -129,18 +130,17 @@ def _check_size(facts: ImageFacts) -> Iterator[Finding]:
     height, width = facts.declared_height, facts.declared_width
     message = f"{_describe_size(height, width)}, but the image is {header.height} x {header.width}"
     fix = ""
-    if (height, width) == (header.width, header.height):
+    if facts.is_swapped:
         message += ": height and width are swapped"
-        fix = "Swap image/height and image/width, and check how the boxes were normalized."
+        fix = "In {script}, swap height and width, and check how the boxes were normalized."
         if header.orientation >= FIRST_TRANSPOSED:
             message += f", as after applying the EXIF orientation {header.orientation}"
             fix = _APPLY_EXIF
-    yield Finding(message, sides[0], height if sides[0] == keys.HEIGHT else width, fix)
+    value = height if sides[0] == keys.HEIGHT else width
+    yield Finding(message, sides[0], value, fix, is_repairable=facts.is_size_repairable)
 
 
-_APPLY_EXIF = (
-    "Apply the EXIF orientation to the pixels (PIL.ImageOps.exif_transpose) and encode them again."
-)
+_APPLY_EXIF = "In {script}, apply the EXIF orientation to the pixels (PIL.ImageOps.exif_transpose)."
 
 
 def _describe_size(height: int | None, width: int | None) -> str:
@@ -156,7 +156,7 @@ def _describe_size(height: int | None, width: int | None) -> str:
     why="Browsers and annotation tools apply the EXIF rotation, so the boxes were probably drawn "
     "on the rotated image. TensorFlow does not apply it. If the recorded size or the boxes fit "
     "only the rotated image, this is certain, and an error.",
-    fix=f"{_APPLY_EXIF[:-1]}: tfod convert SOURCE upright --to shards",
+    fix=f"{_APPLY_EXIF[:-1]}, or write an upright copy: tfod convert SOURCE upright --to shards",
     source="CIPA DC-008 (EXIF), tag 0x0112; tf.io.decode_image reads no EXIF",
     cases={"turned": Severity.ERROR},
 )
@@ -166,9 +166,8 @@ def _check_orientation(facts: ImageFacts) -> Iterator[Finding]:
     if header is None or header.orientation == 1:
         return
     is_turned = header.orientation >= FIRST_TRANSPOSED
-    declared = (facts.declared_height, facts.declared_width)
     is_square = header.height == header.width
-    is_swapped = is_turned and not is_square and declared == (header.width, header.height)
+    is_swapped = is_turned and not is_square and facts.is_swapped
     message = f"the EXIF orientation is {header.orientation}: viewers show the image "
     message += f"{_ORIENTATIONS[header.orientation]}, TensorFlow does not"
     case = ""
@@ -194,7 +193,7 @@ _ORIENTATIONS = {
     "IMG008 warning: the SHA-256 differs from image/key/sha256",
     why="TensorFlow ignores the checksum, but tools that find duplicates use it. Either the image "
     "was changed after the checksum was computed, or it is a different image.",
-    fix="Write the SHA-256 of the encoded image as 64 lowercase hexadecimal digits.",
+    fix="In {script}, write the SHA-256 of the encoded image as 64 lowercase hexadecimal digits.",
     source="object_detection/dataset_tools/create_pascal_tf_record.py: sha256().hexdigest()",
 )
 def _check_sha256(batch: Batch) -> Iterator[Finding]:
@@ -216,7 +215,7 @@ def _check_sha256(batch: Batch) -> Iterator[Finding]:
     "IMG009 error: the image is truncated",
     why="TensorFlow stops with 'Invalid JPEG data or crop window' or 'Invalid PNG data'; more "
     "lenient decoders fill the missing part with gray.",
-    fix="Get the image from its source again, and write the record again.",
+    fix="Get {image} from its source again, and write the record again.",
     source="tensorflow/core/lib/jpeg/jpeg_mem.cc: 'Premature end of JPEG data'",
 )
 @each_image
@@ -238,7 +237,7 @@ _MISSING_END = {
 @dataset_rule(
     "IMG010 warning: duplicate image",
     why="It counts twice in training, and the boxes of the two records may contradict each other.",
-    fix="Keep one of the two records, with the boxes of both.",
+    fix="In {script}, keep one of the two records, with the boxes of both.",
     source="the encoded bytes, compared by a checksum of 64 bits",
 )
 def _check_same_image(result: DatasetResult) -> Iterator[Finding]:
@@ -255,7 +254,7 @@ def _check_same_image(result: DatasetResult) -> Iterator[Finding]:
     "IMG011 warning: an image is in several subsets",
     why="Validation or test scores are too high if the model was trained on the same images. If "
     "that is true of all images of the subset, which is an error, the scores are meaningless.",
-    fix="Keep the image in one subset only.",
+    fix="In {script}, keep the image in one subset only.",
     source="the encoded bytes, compared by a checksum of 64 bits",
     cases={"whole-subset": Severity.ERROR},
 )
@@ -286,20 +285,21 @@ def _describe_record(location: Location) -> str:
 @rule(
     "IMG012 error: the height or width is not positive",
     why="Boxes cannot be scaled to pixels and masks cannot be reshaped.",
-    fix="Write the height and width of the image in pixels.",
+    fix="In {script}, write the height and width of the image in pixels.",
     source="object_detection/data_decoders/tf_example_decoder.py",
     repair="Height and width are set to the size of the image, if the record contains an image.",
 )
 @each_image
 def _check_positive_size(facts: ImageFacts) -> Iterator[Finding]:
     for key, side in facts.invalid_sizes.items():
-        yield Finding(f"{key} is {side}", key, side)
+        is_repairable = facts.header is not None
+        yield Finding(f"{key} is {side}", key, side, is_repairable=is_repairable)
 
 
 @rule(
     "IMG013 warning: TensorFlow decodes the image with wrong colors",
     why="tf.io.decode_image ignores the palette of a BMP and uses its indices as gray values.",
-    fix="Encode the image as PNG, or as BMP with 24 bits per pixel.",
+    fix="In {script}, encode the image as PNG, or as BMP with 24 bits per pixel.",
     source="tensorflow/core/kernels/image/decode_image_op.cc, DecodeBMP",
 )
 @each_image
@@ -317,7 +317,7 @@ def _check_palette(facts: ImageFacts) -> Iterator[Finding]:
     "IMG014 error: an encoded image is declared as raw pixels",
     why="If image/format is 'raw' or 'RAW', the TF Object Detection API treats the bytes as raw "
     "pixels, and fails because their number does not match the image size.",
-    fix="Write the format of the image into image/format.",
+    fix="In {script}, write the format of the image into image/format.",
     source="tf_slim/data/tfexample_decoder.py, Image: decode_raw",
     repair="image/format is set to the format of the image.",
 )
@@ -331,7 +331,7 @@ detection_rule(
     "IMG015 error: record with boxes has no image size",
     why="CVAT and Datumaro use boxes in pixels. Without the image size, tfod cannot convert the "
     "boxes, and stops at the record. The trainer does not need the size.",
-    fix="Write image/height and image/width into every record.",
+    fix="In {script}, write image/height and image/width into every record.",
     source="tfod.datumaro.dataset_base; cvat-ai/datumaro: plugins/data_formats/tf_detection_api",
     cases={READ: Severity.ERROR},
 )
@@ -341,7 +341,7 @@ detection_rule(
     "IMG016 warning: only some records have an image",
     why="Training stops at the first record without an image: 'Unable to decode bytes as JPEG, "
     "PNG, GIF, or BMP'. CVAT wrote such records for skipped frames of a video.",
-    fix="Remove the records without an image, or export again with images (CVAT: Save images).",
+    fix="Export again with images (CVAT: Save images), or omit these records in {script}.",
     source="cvat-ai/cvat#1814",
 )
 def _check_some_images(result: DatasetResult) -> Iterator[Finding]:
@@ -360,7 +360,7 @@ def _check_some_images(result: DatasetResult) -> Iterator[Finding]:
     "IMG017 error: TensorFlow decodes the 16-bit PNG to black",
     why="tf.io.decode_image keeps the high byte of each value: values below 256 become 0. Values "
     "below 4,096, a warning, become 0 to 15 of 255: nearly black.",
-    fix="Scale the values to 0 to 255 and write a PNG with 8 bits per channel.",
+    fix="In {script}, scale the values to 0 to 255 and write a PNG with 8 bits per channel.",
     source="tensorflow/core/lib/png/png_io.cc, png_set_strip_16",
     cases={"dark": Severity.WARNING},
 )

@@ -40,6 +40,7 @@ Uses: TypeAlias = "Mapping[tuple[str | None, int | None], int]"
     fix="Put label_map.pbtxt next to the shard or pass it with --label-map, or write a copy with a "
     "label map of its classes: tfod convert SOURCE labelled --to shards",
     source=_UTIL,
+    on_page="Upload the right label map (label_map.pbtxt) together with the shards.",
 )
 def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
     """Report shards with boxes that have no label map, and shards with several candidates."""
@@ -50,17 +51,17 @@ def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
             names = join_names(shard.candidates, _MAX_CANDIDATES_SHOWN)
             message = f"several label maps could belong to this shard: {names}"
             fix = f"Pass the right one: tfod check SOURCE --label-map {quote(shard.candidates[0])}"
-            yield Finding(message=message, shard=shard.name, fix=fix)
+            fix = "Remove the others from the zip." if result.dataset.zips else fix
+            yield Finding(message, shard=shard.name, fix=fix)
         elif shard.boxes:
-            message = "no label map in the folder of the shard or one folder up"
-            yield Finding(message, shard=shard.name)
+            yield Finding("no label map next to the shard or one folder up", shard=shard.name)
 
 
 @dataset_rule(
     "LAB002 error: label map cannot be read",
     why="The trainer fails to read it, or uses only the last of several classes in one item. "
     "Datumaro silently ignores the file.",
-    fix="Write entries such as: item { id: 1 name: 'cat' }.",
+    fix="In {file}, write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
 )
 @each_label_map
@@ -72,7 +73,7 @@ def _check_readable(file: LabelMapFile) -> Iterator[Finding]:
 @dataset_rule(
     "LAB003 error: duplicate id in the label map",
     why="The trainer keeps only the first class of an id in its list of categories.",
-    fix="Give every class a unique id.",
+    fix="In {file}, give every class a unique id.",
     source=_UTIL,
 )
 @each_label_map
@@ -86,7 +87,7 @@ def _check_duplicate_ids(file: LabelMapFile) -> Iterator[Finding]:
 @dataset_rule(
     "LAB004 error: duplicate name in the label map",
     why="The trainer uses only the last entry, so the other id is never trained.",
-    fix="Write each class name once.",
+    fix="In {file}, write each class name once.",
     source=_UTIL,
 )
 @each_label_map
@@ -102,27 +103,27 @@ def _check_duplicate_names(file: LabelMapFile) -> Iterator[Finding]:
 @dataset_rule(
     "LAB005 error: id 0 is not the background",
     why="label_map_util stops with 'Label map id 0 is reserved for the background label'.",
-    fix="If id 0 is not a class, name it 'background' or remove it. Otherwise number the classes "
-    "from 1, in the label map and in the records: tfod convert SOURCE renumbered --to shards",
+    fix="In {file}, name id 0 'background' or remove it, if it is not a class. Otherwise number "
+    "the classes from 1, also in the records: tfod convert SOURCE renumbered --to shards",
     source=_UTIL,
 )
 @each_label_map
 def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
     """Report classes with the id 0, which items without an id have too, or a negative id."""
     for item in _get_items(file):
+        name = excerpt(item.class_name)
         if item.id < 0:
-            yield Finding(
-                f"{excerpt(item.class_name)} has the negative id {item.id}", value=item.id
-            )
+            yield Finding(f"{name} has the negative id {item.id}", value=item.id)
         elif item.id == 0 and not _is_background(item):
-            yield Finding(f"{excerpt(item.class_name)} has the id 0", value=0)
+            yield Finding(f"{name} has the id 0", value=0)
 
 
 @rule(
     "LAB006 error: class is not in the label map",
     why="The decoder does not find the class, so the trainer silently drops the object.",
-    fix="Correct the text in the records, or add the class to a copy of the label map: tfod "
-    "reshard SOURCE resharded --label-map MAP",
+    fix="In {script}, correct the text, or add the class to a copy of the label map: tfod convert "
+    "SOURCE labelled --to shards",
+    on_page="Add the class to the label map, or upload the right label map with the shards.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
     explains="LAB013",
 )
@@ -138,15 +139,15 @@ def _check_known_text(use: ClassUse) -> Iterator[Finding]:
         names = [item.class_name for item in items[:_MAX_CLASSES_SHOWN]]
         listed = join_names(names, _MAX_CLASSES_SHOWN, len(items))
         message = f"class {excerpt(use.text)} is not in the label map{hint} (it has {listed})"
-        fix = f"Write {excerpt(nearest)} instead of {excerpt(use.text)}." if nearest else ""
-        yield Finding(message, keys.CLASS_TEXT, use.text, fix)
+        better = f"In {{script}}, write {excerpt(nearest)} instead of {excerpt(use.text)}."
+        yield Finding(message, keys.CLASS_TEXT, use.text, better if nearest else "")
 
 
 @rule(
     "LAB007 error: id is not in the label map",
     why="An id beyond the label map has no entry in the one-hot encoding: the object is trained "
     "without a class, and the evaluation fails.",
-    fix="Add the id to the label map, or correct the ids in the records.",
+    fix="In {script}, correct the id, or add it to the label map.",
     source=f"{_DECODER}; inputs.py, tf.one_hot",
 )
 @each_class
@@ -154,8 +155,7 @@ def _check_known_id(use: ClassUse) -> Iterator[Finding]:
     label, label_map = use.label, use.label_map
     if use.text or label is None or label <= 0 or not label_map or label_map.find_id(label):
         return
-    low, high = label_map.id_range
-    ids = f"its ids are {low} to {high}" if label_map.items else "it is empty"
+    ids = "its ids are {} to {}".format(*label_map.id_range) if label_map.items else "it is empty"
     yield Finding(f"id {label} is not in the label map; {ids}", keys.CLASS_LABEL, label)
 
 
@@ -163,7 +163,7 @@ def _check_known_id(use: ClassUse) -> Iterator[Finding]:
     "LAB008 warning: class text and id do not match",
     why="The OD API, CVAT and Datumaro use the text; Model Garden and EfficientDet use the id. "
     "They would train different classes on the same dataset.",
-    fix="Write the id that the label map has for the text.",
+    fix="In {script}, write the id that the label map has for the text.",
     source=f"{_DECODER}, BackupHandler; official/vision/dataloaders/tf_example_decoder.py",
     repair="The id is replaced with the one that the label map has for the text. No id is changed "
     "if the label map lacks a class of its shards, because it may belong to another dataset.",
@@ -178,15 +178,14 @@ def _check_text_matches_id(use: ClassUse) -> Iterator[Finding]:
         return
     other = use.label_map.find_id(use.label)
     other_class = f", which is {excerpt(other.class_name)}" if other else ""
-    message = f"class {excerpt(use.text)} has id {item.id} in the label map, but "
-    message += f"{use.label}{other_class} in the record"
-    yield Finding(message, keys.CLASS_LABEL, use.label)
+    message = f"class {excerpt(use.text)} has id {item.id} in the label map, but {use.label}"
+    yield Finding(f"{message}{other_class} in the record", keys.CLASS_LABEL, use.label)
 
 
 @rule(
     "LAB009 error: class id is 0 or negative",
     why="Id 0 is reserved for the background: the object is ignored, or trained without a class.",
-    fix="Number the classes from 1.",
+    fix="In {script}, number the classes from 1.",
     source=f"{_UTIL}; inputs.py, tf.one_hot(classes - 1); tensorflow/models#1765",
 )
 @each_class
@@ -207,10 +206,9 @@ def _is_background(item: LabelMapItem) -> bool:
 @rule(
     "LAB010 error: class text is empty",
     why="The OD API finds the last class without a display name when it looks up the empty text, "
-    "so the object is trained as that class.",
-    fix="Write the class name; Datumaro's exporter writes an empty text for non-ASCII names.",
+    "so the object is trained as that class. Datumaro writes an empty text for non-ASCII names.",
+    fix="In {tool}, choose a label for the objects without one in {image}.",
     source=f"{_DECODER}; {_UTIL}",
-    in_cvat="choose a label for the objects without one in {image}",
 )
 @each_class
 def _check_empty_text(use: ClassUse) -> Iterator[Finding]:
@@ -221,15 +219,14 @@ def _check_empty_text(use: ClassUse) -> Iterator[Finding]:
 @rule(
     "LAB011 error: class differs from the label map by case or spaces",
     why="Class names must match exactly: the class is not found, and the object is dropped.",
-    fix="Write the class exactly as in the label map.",
+    fix="In {script}, write the class exactly as in the label map.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
 )
 @each_class
 def _check_spelling(use: ClassUse) -> Iterator[Finding]:
     if not use.text or not use.label_map or use.label_map.find(use.text):
         return
-    name = use.label_map.fuzzy_names.find_same(use.text)
-    if name:
+    if name := use.label_map.fuzzy_names.find_same(use.text):
         message = f"class {excerpt(use.text)} is {excerpt(name)} in the label map"
         yield Finding(message, keys.CLASS_TEXT, use.text)
 
@@ -237,7 +234,7 @@ def _check_spelling(use: ClassUse) -> Iterator[Finding]:
 @dataset_rule(
     "LAB012 error: ids count from 0",
     why="Class 0 is treated as the background, and all other ids are shifted by one.",
-    fix="Add 1 to every id, and number the classes of the label map from 1.",
+    fix="In {script}, add 1 to every id, and number the classes of the label map from 1.",
     source="tensorflow/models#1765; tensorflow/models#1906; FiftyOne: utils/tf.py writes from 0",
     explains="LAB005 LAB007 LAB008 LAB009 LAB013 LAB017",
 )
@@ -273,7 +270,7 @@ def _check_used(result: DatasetResult) -> Iterator[Finding]:
 @rule(
     "LAB014 error: object without a class",
     why="The trainer fills missing classes with zeros, and CVAT rejects the annotation.",
-    fix="Write image/object/class/text, or class/label and a label map.",
+    fix="In {script}, write image/object/class/text, or class/label and a label map.",
     source="tensorflow/models: inputs.py, pad_input_data_to_static_shapes; cvat-ai/cvat: "
     "apps/dataset_manager/bindings.py",
 )
@@ -286,7 +283,7 @@ def _check_class(use: ClassUse) -> Iterator[Finding]:
 @dataset_rule(
     "LAB015 error: label map is not in protobuf's text format",
     why="The trainer fails with a ParseError. tfod and CVAT's importer can read the file anyway.",
-    fix="Put each name in straight quotes, 'item {' before each class, and use no other fields.",
+    fix="In {file}, put each name in straight quotes, 'item {' before each class, nothing else.",
     source=f"{_UTIL}, load_labelmap; protobuf.dev/reference/protobuf/textformat-spec",
 )
 @each_label_map
@@ -299,7 +296,7 @@ def _check_text_format(file: LabelMapFile) -> Iterator[Finding]:
 @dataset_rule(
     "LAB016 warning: classes differ only by case or spaces",
     why="Each spelling is trained as a separate class, with only a part of the objects.",
-    fix="Choose one spelling, for the label map and for all records.",
+    fix="In {script}, choose one spelling, for the label map and for all records.",
     source="tensorflow/models#1881",
 )
 def _check_similar_names(result: DatasetResult) -> Iterator[Finding]:
@@ -337,8 +334,8 @@ def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, 
     "LAB017 warning: class id is 0 or negative, although there is a class text",
     why="The OD API, CVAT and Datumaro use the text. Readers that use the id, such as Model Garden "
     "and EfficientDet, treat 0 as the background.",
-    fix="Number the classes from 1, and write a label map that contains the texts: tfod convert "
-    "SOURCE renumbered --to shards",
+    fix="In {script}, number the classes from 1, and write a label map that contains the texts, or "
+    "write a copy with both: tfod convert SOURCE renumbered --to shards",
     source=f"{_DECODER}, BackupHandler; FiftyOne: utils/tf.py writes from 0",
 )
 @each_class
@@ -352,7 +349,7 @@ def _check_positive_id_of_text(use: ClassUse) -> Iterator[Finding]:
     if item is None and text and label is not None and _is_not_positive(label, label_map):
         yield Finding(f"class {excerpt(text)} has the id {label}", keys.CLASS_LABEL, label)
     elif item and item.id == 0 and _is_background(item):
-        fix = "Remove the objects of the background, or give their class an id above 0."
+        fix = "In {script}, omit the background, or give its class an id above 0."
         message = f"an object has the class {excerpt(item.class_name)}"
         yield Finding(message, keys.CLASS_LABEL, 0, fix)
 
@@ -360,7 +357,7 @@ def _check_positive_id_of_text(use: ClassUse) -> Iterator[Finding]:
 @rule(
     "LAB018 info: id without a label map",
     why="CVAT's labels are names, so it rejects an object if no label map defines its id.",
-    fix="Put label_map.pbtxt next to the shard, or write image/object/class/text.",
+    fix="Put label_map.pbtxt next to {file}, or write image/object/class/text.",
     source="cvat-ai/cvat: apps/dataset_manager/bindings.py; cvat-ai/cvat#6304",
 )
 @each_class
@@ -375,8 +372,8 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
     why="TF-Vision, MediaPipe Model Maker and EfficientDet only read ids. The first two stop at an "
     "object without an id: 'indices[0] = 0 is not in [0, 0)'; EfficientDet ignores all objects of "
     "the record. The OD API's trainer and CVAT use the text.",
-    fix="For TF-Vision, Model Maker or EfficientDet, write image/object/class/label by a label "
-    "map: tfod repair SOURCE repaired",
+    fix="In {script}, write image/object/class/label for TF-Vision, Model Maker or EfficientDet, "
+    "or write a copy with ids and a label map: tfod convert SOURCE labelled --to shards",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_classes, and "
     "retinanet_input.py, tf.gather(classes, indices); google/automl: efficientdet/dataloader.py",
     repair="If all objects have a class text, ids are added from the label map. No id is added if "
@@ -386,7 +383,9 @@ def _check_defined_id(use: ClassUse) -> Iterator[Finding]:
 @each_class
 def _check_id(use: ClassUse) -> Iterator[Finding]:
     if use.text and use.label is None:
-        yield Finding(f"class {excerpt(use.text)} has no id", keys.CLASS_LABEL, use.text)
+        message = f"class {excerpt(use.text)} has no id"
+        is_repairable = use.label_map is not None and use.label_map.find(use.text) is not None
+        yield Finding(message, keys.CLASS_LABEL, use.text, is_repairable=is_repairable)
 
 
 def _get_items(file: LabelMapFile) -> Sequence[LabelMapItem]:
@@ -396,6 +395,6 @@ def _get_items(file: LabelMapFile) -> Sequence[LabelMapItem]:
 detection_rule(
     "LAB019 error: lists of image classes differ in length",
     why="It is unclear which id or confidence belongs to which class, so an import stops.",
-    fix="Write one text, one id and one confidence for each class, or omit a list.",
+    fix="In {script}, write one text, one id and one confidence for each class, or omit a list.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, image/class/text and label",
 )

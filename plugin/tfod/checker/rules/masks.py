@@ -26,13 +26,13 @@ detection_rule(
     "BOX015 error: mask size differs from the image size",
     why="Numerical masks are reshaped to objects x image/height x image/width: training and "
     "import stop at the record.",
-    fix="Write one number per pixel for the mask of each object, and the size of the image.",
+    fix="In {script}, write one number per pixel for each mask, and the size of the image.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_instance_masks",
 )
 detection_rule(
     "BOX016 error: number of keypoints does not match the number of objects",
     why="Keypoints are reshaped to objects x points: training and import stop at the record.",
-    fix="Write the same number of points for each object, and one y for each x.",
+    fix="In {script}, write the same number of points for each object, and one y for each x.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _reshape_keypoints",
 )
 
@@ -41,7 +41,7 @@ detection_rule(
     "BOX017 warning: PNG mask size differs from the image size",
     why="Trainers scale the mask together with the image, so it does not cover the object, or "
     "training stops. CVAT's import rejects it.",
-    fix="Write masks with the size of the stored image; create them again if it was resized.",
+    fix="In {script}, write masks with the size of the stored image, also if it was resized.",
     source="tensorflow/models: official/vision/dataloaders/maskrcnn_input.py, _parse_train_data",
 )
 def _check_object_mask_size(batch: Batch) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _check_object_mask_size(batch: Batch) -> Iterator[Finding]:
 @rule(
     "BOX018 warning: size of a whole-image PNG mask differs from the image size",
     why="Trainers scale the mask together with the image, so its classes do not cover the objects.",
-    fix="Write masks with the size of the stored image; create them again if it was resized.",
+    fix="In {script}, write masks with the size of the stored image, also if it was resized.",
     source="tensorflow/models: official/projects/panoptic/dataloaders/"
     "panoptic_maskrcnn_input.py, which stacks both",
 )
@@ -86,8 +86,8 @@ def _report_mask_sizes(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Findi
     "BOX019 info: PNG mask has values other than 0 and 1",
     why="TF-Vision trains on the pixel values: with 0 and 255, and with 1-bit PNGs, which decode "
     "to these, the target is 255 instead of 1. The OD API treats each value above 0 as the object.",
-    fix="Write 8-bit masks with 0 and 1, as tfod does, or set mask_binarize_threshold: 0 in the "
-    "decoder of the TF-Vision experiment.",
+    fix="In {script}, write 8-bit masks with 0 and 1, as tfod does, or set "
+    "mask_binarize_threshold: 0 in the decoder of the TF-Vision experiment.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_masks and decode; "
     "maskrcnn_input.py, gt_masks",
     once=True,
@@ -116,7 +116,7 @@ def _check_mask_values(batch: Batch) -> Iterator[Finding]:
     why="Trainers that load masks stop ('Unknown image file format'), and so does an import. A "
     "JPEG, which is a warning, decodes with gray pixels around the object; the OD API treats "
     "these as the object, TF-Vision as target values up to 255.",
-    fix="Write each mask as a single-channel PNG with 0 and 1, as tfod does.",
+    fix="In {script}, write each mask as a single-channel PNG with 0 and 1, as tfod does.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _decode_png_instance_masks; "
     "official/vision/dataloaders: tf_example_decoder.py, _decode_masks",
     cases={"jpeg": Severity.WARNING},
@@ -144,7 +144,7 @@ def _check_mask_format(batch: Batch) -> Iterator[Finding]:
 @rule(
     "BOX021 error: keypoints in pixels instead of normalized coordinates",
     why="Trainers and importers multiply by the image size, which puts the points far outside it.",
-    fix="Divide x by the image width and y by the image height.",
+    fix="In {script}, divide x by the image width and y by the image height.",
     source="tensorflow/models: dataset_tools/create_coco_tf_record.py, keypoints_x; "
     "core/keypoint_ops.py, to_absolute_coordinates",
 )
@@ -166,7 +166,7 @@ def _check_keypoints(batch: Batch) -> Iterator[Finding]:
     "BOX023 error: mask does not fit its box",
     why="The OD API treats each value above 0 as the object, so it learns the background from "
     "trimaps (1, 2, 3), inverted masks and masks in the wrong order. A few are a warning.",
-    fix="Write 1 for the object and 0 elsewhere; for trimaps of pets, write mask != 2.",
+    fix="In {script}, write 1 for the object, 0 elsewhere; for trimaps of pets, write mask != 2.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py; tensorflow/models#4592, #6135",
     cases={"few": Severity.WARNING},
 )

@@ -34,7 +34,7 @@ _JOINERS = "\u200c\u200d"  # invisible, but needed in Persian, Hindi and emoji
     "NAM001 error: file name missing",
     why="CVAT and Datumaro match images by name, so the objects of this image are lost. The "
     "trainer ignores the name.",
-    fix="Write the image's file name.",
+    fix="In {script}, write the image's file name.",
     source=f"{_MATCH}; Datumaro: tf_detection_api makes it the item's id",
     cases={"required": Severity.ERROR},
 )
@@ -45,7 +45,7 @@ def _check_name(batch: Batch) -> Iterator[Finding]:
 @dataset_rule(
     "NAM002 warning: duplicate file name",
     why="Annotations of two records end up on one image, or the second record replaces the first.",
-    fix="Give every image a unique name, or merge the records.",
+    fix="In {script}, give every image a unique name, or merge the records.",
     source=_MATCH,
 )
 def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
 @rule(
     "NAM003 warning: file name without an extension",
     why="Tools that save the image do not know which extension to use.",
-    fix="Add .jpg or .png, according to the image format.",
+    fix="In {script}, add .jpg or .png, according to the image format.",
     source="cvat-ai/datumaro: the extension decides how an image is saved",
 )
 def _check_extension(batch: Batch) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _check_extension(batch: Batch) -> Iterator[Finding]:
 @rule(
     "NAM004 warning: extension differs from the image format",
     why="Tools save the image with an extension that does not match its format.",
-    fix="Rename the image to match its format, or convert it to the format of its extension.",
+    fix="In {script}, rename the image to match its format, or convert it to match its extension.",
     source="cvat-ai/datumaro#35",
 )
 def _check_extension_format(batch: Batch) -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def _check_extension_format(batch: Batch) -> Iterator[Finding]:
     "NAM005 warning: file name points outside its folder",
     why="The path belongs to another computer. It matches no frame in CVAT, and writing a file to "
     "it is dangerous.",
-    fix="Write the name relative to the dataset folder, with forward slashes.",
+    fix="In {script}, write the name relative to the dataset folder, with forward slashes.",
     source=f"CWE-22; {_MATCH}",
 )
 def _check_relative_path(batch: Batch) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _describe_path(name: str) -> str | None:
 @rule(
     "NAM006 error: control character in the file name",
     why="Some systems do not allow such file names, and they can corrupt logs and terminals.",
-    fix="Remove line breaks, tabs, null bytes and other invisible characters from the name.",
+    fix="In {script}, remove line breaks, tabs and other invisible characters from the name.",
     source="CWE-117; CWE-158",
 )
 def _check_control_characters(batch: Batch) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def _find_invisible(name: str) -> str | None:
     "NAM007 warning: source id missing",
     why="The evaluation of the OD API counts images by source id, so it treats all images without "
     "an id as a single one. TF-Vision, MediaPipe Model Maker and EfficientDet stop.",
-    fix="Write a unique number for every image.",
+    fix="In {script}, write a unique number for every image.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
     "official/vision/dataloaders/tf_example_decoder.py, a FixedLenFeature without a default",
     repair="The source id is set to a unique number.",
@@ -155,7 +155,7 @@ def _find_source_id_key(batch: Batch) -> str | None:
     "NAM012 warning: source id empty",
     why="The evaluation of the OD API counts images by source id, so it treats all images without "
     "an id as a single one. TF-Vision uses a hash of the image instead.",
-    fix="Write a unique number for every image.",
+    fix="In {script}, write a unique number for every image.",
     source="tensorflow/models: metrics/coco_evaluation.py, image_id; "
     "official/vision/dataloaders/tf_example_decoder.py, _generate_source_id",
     repair="The source id is set to a unique number.",
@@ -173,7 +173,7 @@ def _check_empty_source_id(batch: Batch) -> Iterator[Finding]:
 @dataset_rule(
     "NAM008 warning: duplicate source id",
     why="The evaluation of the OD API ignores an image if its id was already used.",
-    fix="Give every image a unique id.",
+    fix="In {script}, give every image a unique id.",
     source="tensorflow/models: metrics/coco_evaluation.py, 'Ignoring ground truth with image id'",
 )
 def _check_duplicate_source_ids(result: DatasetResult) -> Iterator[Finding]:
@@ -190,7 +190,7 @@ def _check_duplicate_source_ids(result: DatasetResult) -> Iterator[Finding]:
 @rule(
     "NAM009 info: file name missing, but there are no objects",
     why="No annotations are lost, but CVAT rejects a record that matches no frame.",
-    fix="Write the image's file name, or remove the record.",
+    fix="In {script}, write the image's file name, or remove the record.",
     source=_MATCH,
     cases={"required": Severity.INFO},
 )
@@ -202,8 +202,8 @@ def _check_name_without_objects(batch: Batch) -> Iterator[Finding]:
     "NAM010 info: source id is not a number",
     why="TF-Vision, MediaPipe Model Maker and EfficientDet parse it as a number and stop: "
     "'StringToNumberOp could not correctly convert string'. The OD API's trainer accepts any text.",
-    fix="For TF-Vision, Model Maker or EfficientDet, renumber the images: tfod reshard SOURCE "
-    "renumbered --for tf-vision",
+    fix="In {script}, number the images for TF-Vision, Model Maker or EfficientDet, or renumber "
+    "them: tfod reshard SOURCE renumbered --for tf-vision",
     source="official/vision/dataloaders/utils.py, process_source_id; google/automl: "
     "efficientdet/dataloader.py; google/automl#418",
     repair="With --for tf-vision, model-maker or efficientdet, the source id is set to a unique "
@@ -219,7 +219,8 @@ def _check_numeric_source_id(batch: Batch) -> Iterator[Finding]:
     "NAM011 info: source id is a large number",
     why="EfficientDet converts it to float32, which cannot represent every number above "
     "16,777,216. Different images may get the same id.",
-    fix="For EfficientDet, renumber the images: tfod reshard SOURCE renumbered --for efficientdet",
+    fix="In {script}, number the images for EfficientDet, or renumber them: tfod reshard SOURCE "
+    "renumbered --for efficientdet",
     source="google/automl: efficientdet/dataloader.py, tf.strings.to_number without a type",
     repair="With --for efficientdet, the source id is set to a unique number; the old one is kept "
     "in tfod/attributes.",
@@ -233,8 +234,9 @@ def _check_large_source_id(batch: Batch) -> Iterator[Finding]:
 @rule(
     "NAM013 error: image or other data instead of a name",
     why="The writer swapped two keys. No image has such a name, and no file can have it.",
-    fix="Write the file name into image/filename and an id into image/source_id.",
+    fix="In {script}, write the file name into image/filename and an id into image/source_id.",
     source="tensorflow/models: dataset_tools/create_pascal_tf_record.py",
+    explains="EXA009 NAM003 NAM004 NAM005 NAM006 NAM010",
 )
 def _check_no_data(batch: Batch) -> Iterator[Finding]:
     for key in (keys.FILENAME, keys.SOURCE_ID):

@@ -69,7 +69,7 @@ def _name_classes(shard: ShardResult, label_map: LabelMap | None) -> Iterator[tu
     "CFG002 error: path matches no file",
     why="The trainer stops with 'Did not find any input files matching the glob pattern' or 'does "
     "not match any files'.",
-    fix="Correct the path; a relative path starts at the folder in which the trainer is started.",
+    fix="In {file}, correct the path; it is relative to the folder in which the trainer starts.",
     source="tensorflow/models: research/object_detection/builders/dataset_builder.py, "
     "_read_dataset_internal; official/core/input_reader.py, match_files; "
     "research/object_detection/configs/tf2: PATH_TO_BE_CONFIGURED",
@@ -91,7 +91,7 @@ def _check_paths(result: DatasetResult) -> Iterator[Finding]:
     why="A class id above num_classes has no entry in the one-hot encoding, so its objects are "
     "trained without a class. If num_classes is too large, as in a template, the model has unused "
     "classes.",
-    fix="Set num_classes to the largest id of the label map.",
+    fix="In {file}, set num_classes to the largest id of the label map.",
     source="tensorflow/models: research/object_detection/inputs.py, transform_input_data; "
     "tensorflow/models#3868",
     cases={"below": Severity.WARNING},
@@ -116,7 +116,7 @@ def _check_num_classes(result: DatasetResult) -> Iterator[Finding]:
     "CFG005 error: masks are configured but missing",
     why="Training stops at the first such image: 'indices[0] = 0 is not in [0, 0)', 'Input is "
     "empty', or because the data types do not match.",
-    fix="Turn off load_instance_masks, or write image/object/mask for every object.",
+    fix="In {file}, turn off load_instance_masks, or write image/object/mask for every object.",
     source=f"{_DECODER}, _decode_png_instance_masks and _reshape_instance_masks; "
     "research/object_detection/utils/ops.py, retain_groundtruth",
 )
@@ -143,7 +143,7 @@ def _check_masks(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "CFG006 error: number of keypoints differs from num_keypoints",
     why="Training stops when it reshapes the keypoints, unless each object has num_keypoints.",
-    fix="Set num_keypoints to the number of keypoints per object; 0 ignores keypoints.",
+    fix="In {file}, set num_keypoints to the number of keypoints per object; 0 ignores keypoints.",
     source=f"{_DECODER}, decode: tf.reshape(keypoints, [-1, num_keypoints, 2])",
 )
 def _check_keypoints(result: DatasetResult) -> Iterator[Finding]:

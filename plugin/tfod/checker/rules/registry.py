@@ -39,10 +39,11 @@ def rule(
         heading: code, default severity and title, such as ``TFR002 error: empty file``. A code is
             a family and three digits, and is never reused for another rule.
         why: consequence of the defect.
-        fix: instruction to remove the defect. It may end with a command such as ``: tfod repair
-            SOURCE repaired``; reports replace ``SOURCE``, and ``MAP`` by the label map.
+        fix: instruction to remove the defect. Reports replace ``{script}`` (that wrote the shard),
+            ``{tool}`` (in which boxes are drawn), ``{box}``, ``{image}`` and ``{file}``. It may end
+            with another way, a command: ``, or drop them: tfod repair SOURCE repaired``.
         source: evidence for the rule: a specification, a file of a project, or an issue.
-        options: ``explains`` (codes separated by spaces), ``in_cvat``, ``repair``, ``once`` and
+        options: ``explains`` (codes separated by spaces), ``on_page``, ``repair``, ``once`` and
             ``cases`` of :class:`Rule`.
 
     Raises ValueError if the heading is malformed, its family is unknown, or its code is in use.

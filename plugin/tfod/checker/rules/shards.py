@@ -39,12 +39,10 @@ _MAX_NAMED = 100
 _OPTIONAL = ("image/object/", "image/class/")  # records without objects may lack these features
 
 
-def _damage_rule(
-    heading: str, kind: DamageKind, *, why: str, fix: str, source: str, repair: str = ""
-) -> None:
+def _damage_rule(heading: str, kind: DamageKind, **options: str) -> None:
     """Declare a rule for a kind of damage; the damage itself has the message and the fix."""
 
-    @rule(heading, why=why, fix=fix, source=source, repair=repair)
+    @rule(heading, **options)
     def check_kind(batch: Batch) -> Iterator[Finding]:
         for damage in batch.damages:
             if damage.kind is kind:
@@ -69,6 +67,7 @@ _damage_rule(
     why="TensorFlow stops at its first bytes ('Is this even a TFRecord file?').",
     fix="Check that this is the right file. If it is, download the shard again.",
     source=_READER,
+    on_page="Upload the shard itself, or a zip of the dataset, which this page can convert.",
 )
 _damage_rule(
     "TFR002 error: empty file",
@@ -138,6 +137,7 @@ _damage_rule(
     DamageKind.OVERSIZE,
     why="Reading it would take more memory than the limit allows, so its data was not checked.",
     fix="Raise TFOD_MAX_RECORD_BYTES if you expect records this large.",
+    on_page="If you expect records this large, check them with tfod on your own computer.",
     source="protobuf: a message has at most 2 GiB",
 )
 
@@ -145,7 +145,7 @@ _damage_rule(
 @rule(
     "TFR009 error: empty record",
     why="It is parsed as an Example without features, and training fails at its missing image.",
-    fix="Omit the record when writing the shard.",
+    fix="In {script}, omit the record.",
     source=_FORMAT,
     repair="The record is removed.",
 )
@@ -159,13 +159,13 @@ def _check_record_length(batch: Batch) -> Iterator[Finding]:
     "TFR010 warning: compressed, but without a matching file extension",
     why="TensorFlow does not detect compression and reports a corrupted record; the OD API's "
     "trainer cannot read such shards at all.",
-    fix="Add the extension .gz, pass compression_type to tf.data.TFRecordDataset, or write it "
+    fix="Add the extension .gz and pass compression_type to tf.data.TFRecordDataset, or write it "
     "without compression: tfod reshard SOURCE uncompressed --compression none",
     source=f"{_BUILDER}; tensorflow/tensorflow#13463",
 )
 def _check_compressed_name(result: DatasetResult) -> Iterator[Finding]:
     for shard, compression in _find_compressed(result, has_extension=False):
-        fix = f"Add the extension {'.gz' if compression == 'GZIP' else '.zz'}, pass "
+        fix = f"Add the extension {'.gz' if compression == 'GZIP' else '.zz'} and pass "
         fix += f"compression_type='{compression}' to tf.data.TFRecordDataset, or write it without "
         fix += "compression: tfod reshard SOURCE uncompressed --compression none"
         message = f"the shard is compressed with {compression}, but its extension is not .gz or .zz"
@@ -199,8 +199,8 @@ def _check_readable(result: DatasetResult) -> Iterator[Finding]:
     "TFR014 info: compressed",
     why="The OD API's trainer cannot read it, whatever its name is: it passes no compression to "
     "TensorFlow, which reports a corrupted record. Datumaro and CVAT read it with tfod.",
-    fix="For the OD API, write it without compression: tfod reshard SOURCE uncompressed "
-    "--compression none",
+    fix="Decompress the file for the OD API, or write it without compression: tfod reshard SOURCE "
+    "uncompressed --compression none",
     source=_BUILDER,
 )
 def _check_compression(result: DatasetResult) -> Iterator[Finding]:
@@ -286,7 +286,7 @@ def _check_totals(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "SET003 warning: shards with different features",
     why="They were probably written by different scripts, so training reads two kinds of records.",
-    fix="Write all shards of a set with the same script.",
+    fix="Write {file} with the script that wrote the other shards.",
     source="tensorflow/data-validation: SCHEMA_MISSING_COLUMN",
 )
 def _check_same_keys(result: DatasetResult) -> Iterator[Finding]:
@@ -342,7 +342,7 @@ def _check_same_label_map(result: DatasetResult) -> Iterator[Finding]:
     "SET005 warning: shard without records",
     why="This is allowed if there are more shards than images, but usually means that an export "
     "failed.",
-    fix="Write fewer shards, or find out why this one is empty.",
+    fix="Write fewer shards, or find out why {file} is empty.",
     source="tensorflow.org/tutorials/load_data/tfrecord: about 100 MB per shard",
 )
 def _check_empty_shard(result: DatasetResult) -> Iterator[Finding]:

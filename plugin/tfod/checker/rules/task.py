@@ -42,7 +42,7 @@ def _find_attached(result: DatasetResult) -> Iterator[tuple[Attachment, Frame]]:
 @dataset_rule(
     "TSK001 error: class is not a label of the task",
     why="CVAT stops the whole import at the first annotation whose label is not in the task.",
-    fix="Add the label to the task, or rename the class in the shard.",
+    fix="In CVAT, add the label to the task, or rename the class in the shard.",
     source=f"{_BINDINGS}, _get_label_id; cvat-ai/cvat#6304",
 )
 def _check_labels(result: DatasetResult) -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def _check_labels(result: DatasetResult) -> Iterator[Finding]:
         message += f"task, which has {listed_labels}"
         message += f"; did you mean {excerpt(near)}?" if near else ""
         fix = (
-            f"Rename the class to {excerpt(near)}, or add {excerpt(text)} to the task."
+            f"Rename the class to {excerpt(near)}, or in CVAT, add {excerpt(text)} to the task."
             if near
             else ""
         )
@@ -86,7 +86,7 @@ def _count_by_label(
 @dataset_rule(
     "TSK002 error: image matches no frame of the task",
     why="CVAT stops the whole import at the first image that it cannot match with a frame.",
-    fix="Rename the image to the name of its frame, including folders, or remove the record.",
+    fix="In {script}, name the image as its frame, including folders, or omit the record.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#9307, #4433",
 )
 def _check_frame(result: DatasetResult) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ def _report_name(result: DatasetResult, attachment: Attachment, message: str) ->
     "TSK003 warning: name is read as a frame number",
     why="No frame has this name, so CVAT interprets the number in it as a frame number and "
     "silently attaches the annotations to that frame, which may be the wrong image.",
-    fix="Rename the image to the name of the correct frame.",
+    fix="In {script}, rename the image to the name of the correct frame.",
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#8410",
 )
 def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
     "TSK004 error: image size differs from the frame",
     why="CVAT scales boxes by the size in the record without comparing it with the frame, so the "
     "boxes end up in the wrong place.",
-    fix="Write the shard with the images of the task.",
+    fix="In {script}, write the shard with the images of the task.",
     source=f"{_BINDINGS}, import_dm_annotations",
 )
 def _check_frame_size(result: DatasetResult) -> Iterator[Finding]:
@@ -174,7 +174,7 @@ def _check_bare_frames(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "TSK006 error: two images match the same frame",
     why="CVAT attaches the annotations of both images to this frame.",
-    fix="Remove one of the records, or rename its image to the name of the correct frame.",
+    fix="In {script}, omit one of the records, or give its image the name of the correct frame.",
     source=f"{_BINDINGS}, match_dm_item",
 )
 def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
@@ -195,6 +195,7 @@ def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
     why="CVAT for video 1.1 of a task of images stores no names, and an export may be empty; the "
     "images were not compared with the task.",
     fix="Export the task as CVAT for images 1.1, or pass its images with --images.",
+    on_page="Export the task as CVAT for images 1.1.",
     source="cvat/apps/dataset_manager/formats/cvat.py, dump_as_cvat_interpolation",
 )
 def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
@@ -209,6 +210,8 @@ def _check_frame_names(result: DatasetResult) -> Iterator[Finding]:
     "tags are lost permanently.",
     fix="To keep them, import with import_mode=append (CVAT 2.65 or later); tfod cvat import has "
     "--mode append. To delete them, do so in the task first; tfod cvat import has --force.",
+    on_page="To keep them, import with import_mode=append (CVAT 2.65 or later). To delete them, do "
+    "so in the task first.",
     source="cvat-sdk 2.80, import_annotations: import_mode is replace by default",
 )
 def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
@@ -225,6 +228,8 @@ def _check_deleted_shapes(result: DatasetResult) -> Iterator[Finding]:
     fix="Import the shards into their job, or export the whole task again. To keep existing "
     "annotations, import with import_mode=append (CVAT 2.65 or later); tfod cvat import has --mode "
     "append. To empty the frames, add records without boxes; tfod cvat import has --force.",
+    on_page="Import the shards into their job, or export the whole task again. To keep existing "
+    "annotations, import with import_mode=append (CVAT 2.65 or later).",
     source="cvat/apps/dataset_manager/task.py, import_task_annotations",
 )
 def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:
@@ -250,7 +255,7 @@ def _check_emptied_frames(result: DatasetResult) -> Iterator[Finding]:
 @dataset_rule(
     "TSK010 warning: labels lack attributes",
     why="An import silently drops the values of attributes that a label does not have.",
-    fix="Add the attributes to the labels of the task before the import.",
+    fix="In CVAT, add the attributes to the labels of the task before the import.",
     source=f"{_BINDINGS}, _import_attribute",
 )
 def _check_attributes(result: DatasetResult) -> Iterator[Finding]:
@@ -275,7 +280,7 @@ def _check_attributes(result: DatasetResult) -> Iterator[Finding]:
     "TSK011 warning: import changes or drops existing annotations",
     why="An import replaces all annotations of the task. No export contains those on deleted "
     "frames and honeypots, and TFRecord 1.0 stores masks, polygons and ellipses as rectangles.",
-    fix="Restore deleted frames before the export, and export TFRecord Masks 1.0.",
+    fix="In CVAT, restore deleted frames before the export, and export TFRecord Masks 1.0.",
     source="cvat/apps/dataset_manager/task.py, _preprocess_input_annotations_for_gt_pool_task",
 )
 def _check_replaced_annotations(result: DatasetResult) -> Iterator[Finding]:

@@ -29,10 +29,10 @@ _CHUNK_BYTES = 1 << 18
 _CASES = {READ: Severity.ERROR}
 
 
-def _zip_rule(heading: str, fault: ZipFault, *, why: str, fix: str, source: str) -> None:
+def _zip_rule(heading: str, fault: ZipFault, **options: str) -> None:
     """Declare a rule for a fault of the directory; the fault itself has the message."""
 
-    @dataset_rule(heading, why=why, fix=fix, source=source, cases=_CASES)
+    @dataset_rule(heading, cases=_CASES, **options)
     def check_fault(result: DatasetResult) -> Iterator[Finding]:
         return _report_faults(result, fault)
 
@@ -90,6 +90,7 @@ _zip_rule(
     why="A decompression bomb fills the memory or the disk when it is unpacked.",
     fix="Split it, or check the shard by itself if it is really this large; TFOD_MAX_ARCHIVE_BYTES "
     "and TFOD_MAX_ARCHIVE_ENTRIES raise the limits of an archive.",
+    on_page="Split it into several archives, or check a very large shard without the zip.",
     source="CWE-409; D. Fifield, A better zip bomb (WOOT 2019); CVE-2019-9674; CVE-2024-0450",
 )
 _zip_rule(
@@ -158,7 +159,8 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
         elif tool := find_other_tool(listed := SourceFiles.at(archive.path))[0]:
             title, menus = tool.title, [tool.cvat_title]
             message = f"the zip contains {title}, not TFRecord"
-            fix = f"For shards: {tool.suggest_next_step(name, listed)}"
+            step = tool.suggest_next_step(name, listed)
+            fix = f"For shards, export TFRecord 1.0 instead, or {step}"
         elif nested := _find_nested(archive):
             message = f"the zip contains no shard, only the archive {nested[0].shown}"
             fix = f"Unpack {nested[0].shown} and upload the zip of its files."
