@@ -29,8 +29,9 @@ test-%: export TF_NUM_INTEROP_THREADS = 1
 # If one of these changes, tfod is installed again.
 SOURCES = pyproject.toml hatch_build.py $(wildcard plugin/tfod/kernel/src/*.rs)
 
-# Python 3.10 to 3.15 without the current one; test-lowest uses the oldest.
-PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),3.11 3.12 3.13 3.14 3.15)
+# Without the current one, and the oldest, which test-lowest uses.
+ALL_PYTHONS = 3.10 3.11 3.12 3.13 3.14 3.15
+PYTHONS = $(filter-out $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("%d.%d" % sys.version_info[:2])') 3.10,$(ALL_PYTHONS))
 PYTHON_OF = $$(tests/find_python $(1) || echo $(PYTHON))
 # Empty if cargo does not run, such as rustup's cargo without a toolchain.
 CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo)
@@ -41,7 +42,7 @@ ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
 	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers test-demo coverage binary \
-	constraints benchmarks docs screenshot clean
+	constraints release-check release-files pin benchmarks docs screenshot clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -104,7 +105,7 @@ others: everything
 		$(PYTHONS:%=test-python-%)
 
 # Style, types, plain English, and the Rust tests of the kernel.
-lint: $(VENV)/test-all.installed
+lint: $(VENV)/lint.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -166,12 +167,13 @@ test-lowest: .venv-lowest/installed
 # runs the checker and the service.
 test-python-%: .venv-py%/installed
 	! test -x .venv-py$*/bin/python || \
-		.venv-py$*/bin/python $(PYTEST) $(CORE) $(if $(filter $(lastword $(PYTHONS)),$*),$(SERVICE))
+		.venv-py$*/bin/python $(PYTEST) $(CORE) $(if $(filter $(lastword $(ALL_PYTHONS)),$*),$(SERVICE))
 
 # The site in build/docs/index.html. The pages of the rules are generated. Warnings are errors.
 docs: $(VENV)/docs.installed
 	$(BIN)/python docs/write_rules.py
 	$(BIN)/python docs/draw_rooms.py
+	$(BIN)/python -m tests.docs.compatibility
 	$(BIN)/sphinx-build -E -q -W --keep-going docs build/docs
 
 # The picture of a report in the README; needs Chromium.
@@ -183,6 +185,18 @@ binary: .venv-binary/installed
 	.venv-binary/bin/uv pip install --quiet --python .venv-binary --no-deps --reinstall .
 	.venv-binary/bin/pyinstaller --noconfirm --log-level ERROR --distpath build/binary \
 		--workpath build/binary/work docker/binary/tfod.spec
+
+# All of a release that needs no account: files, an index, README.md, images, and what is left to do.
+release-check: .venv-release/installed
+	.venv-release/bin/python -m tests.release.rehearsal
+
+# README.md and CHANGELOG.md of a release, for a person to commit.
+release-files: .venv-release/installed
+	.venv-release/bin/python -m tests.release.commit
+
+# Commits of the actions and digests of the base images, for a person to commit. Needs skopeo.
+pin: .venv-release/installed
+	.venv-release/bin/python -m tests.release.pin
 
 # The versions and hashes of the packages in the images: the newest on PyPI.
 COMPILE = $(UV) pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.10 \
@@ -220,7 +234,11 @@ $(VENV)/test.installed: $(UV) $(SOURCES)
 
 $(VENV)/test-all.installed: $(VENV)/test.installed
 	$(INSTALL) $(BIN)/python -e '.[test-all]'
-	touch $(VENV)/docs.installed $@
+	touch $(VENV)/docs.installed $(VENV)/lint.installed $@
+
+$(VENV)/lint.installed: $(UV) $(SOURCES)
+	$(INSTALL) $(BIN)/python -e '.[validator,remote,cvat,lint]'
+	touch $@
 
 $(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python $(PIP) -e '.[validator,docs]'
@@ -245,6 +263,11 @@ $(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
 	$(PYTHON) -m venv .venv-binary
 	.venv-binary/bin/python $(PIP) uv
 	.venv-binary/bin/uv pip install --quiet --python .venv-binary . -r docker/binary/requirements.txt
+	touch $@
+
+.venv-release/installed: $(UV) Makefile
+	$(UV) venv --quiet --clear --python '>=3.11' .venv-release
+	$(INSTALL) .venv-release uv twine check-jsonschema 'pytest>=9'
 	touch $@
 
 .venv-lowest/installed: $(VENV)/test.installed pyproject.toml tests/lowest.txt

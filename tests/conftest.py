@@ -65,6 +65,20 @@ def figures(corpus: Path) -> dict[str, Any]:
     return json.loads((corpus / "figures.json").read_text())
 
 
+@pytest.fixture
+def ghostscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """A program that stands in for Ghostscript, and whether it was started."""
+    from PIL import EpsImagePlugin
+
+    folder, log = tmp_path / "ghostscript", tmp_path / "ghostscript" / "started"
+    folder.mkdir()
+    (folder / "gs").write_text(f"#!/bin/sh\n: > {log}\n")
+    (folder / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # look for it again
+    return log.exists
+
+
 @pytest.fixture(scope="session")
 def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of all mutants, which is only read."""

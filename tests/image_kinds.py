@@ -294,3 +294,14 @@ KINDS: tuple[str, ...] = tuple(_MAKERS)
 def image_of(kind: str) -> bytes:
     """The encoded image, 21 high and 34 wide."""
     return _MAKERS[kind]()
+
+
+def photoshop() -> bytes:
+    """A PSD of one gray pixel (Adobe's Photoshop File Formats Specification)."""
+    header = b"8BPS" + struct.pack(">H6xHIIHH", 1, 1, 1, 1, 8, 1)
+    return header + bytes(12) + bytes(2) + b"\x80"  # no sections, not compressed
+
+
+def programs_of_pillow() -> dict[str, bytes]:
+    """Images that Pillow opens, but tfod does not: for EPS, Pillow starts Ghostscript."""
+    return {"eps": plain_image((8, 8), kind="EPS"), "psd": photoshop()}

@@ -71,6 +71,13 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     TopologicalSorter(all_imports()).prepare()  # its CycleError names them
 
 
+def test_only_one_function_opens_images() -> None:
+    opening = re.compile(r"\bImage\.open\(|imdecode|imread|ImageFile\.Parser|_open_core")
+    paths = [*MODULES.values(), *PLUGIN.parent.glob("validator/**/*.py")]
+    found = [path.name for path in paths if opening.search(path.read_text())]
+    assert found == ["pillow.py"]
+
+
 def test_the_plugin_knows_nothing_of_the_service() -> None:
     imported = re.compile(r"^\s*(from|import) tfod_validator", re.MULTILINE)
     assert [path for path in MODULES.values() if imported.search(path.read_text("utf-8"))] == []

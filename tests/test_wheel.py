@@ -75,7 +75,7 @@ def test_an_installed_copy_finds_its_label_maps_and_activates(wheel: Path, tmp_p
     assert "'coco'" in done.stdout and "_tfod_import_hook" in done.stdout
 
 
-def installed(wheel: Path, folder: Path) -> Path:
+def installed(wheel: Path, folder: Path, *source: str) -> Path:
     """The command of an environment that has the wheel; what it needs is the one's that runs."""
     venv.create(folder)
     python = folder / "bin" / "python"
@@ -83,7 +83,9 @@ def installed(wheel: Path, folder: Path) -> Path:
     (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"]
     subprocess.run(
-        [*command, "--no-index", "--no-compile", str(wheel)], check=True, capture_output=True
+        [*command, "--no-index", "--no-compile", *(source or [str(wheel)])],
+        check=True,
+        capture_output=True,
     )
     return folder / "bin" / "tfod"
 
@@ -103,6 +105,20 @@ def test_the_wheel_has_the_compiled_kernel(wheel: Path, tmp_path: Path) -> None:
     assert output_of(tfod, "--version").endswith(" (compiled kernel)\n")
     shard = CORPUS / "blood-cells" / "test.record"
     assert output_of(tfod, "describe", shard).startswith("1 shard, ")
+
+
+@pytest.mark.parametrize(
+    ("from_index", "advice"),
+    [(True, "pip install 'tfod[torch]'"), (False, "pip install '.[torch]' in a clone of tfod")],
+)
+def test_an_extra_is_installed_from_where_tfod_is_from(
+    from_index: bool, advice: str, wheel: Path, tmp_path: Path
+) -> None:
+    index = ("--ignore-installed", "--find-links", str(wheel.parent), "tfod")
+    source = index if from_index else ()
+    python = installed(wheel, tmp_path / "environment", *source).with_name("python")
+    code = "from tfod.errors import how_to_install; print(how_to_install('torch'))"
+    assert output_of(python, "-c", code) == f"{advice}\n"
 
 
 def _cargo_runs() -> bool:

@@ -31,7 +31,12 @@ def suggest(word: object, words: Iterable[str], limit: int = 1, cutoff: float = 
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra. tfod is not on PyPI."""
+    """Return the command that installs an extra from the index, or in a clone, like tfod itself."""
+    from importlib.metadata import Distribution  # only needed for errors
+
+    for installed in Distribution.discover(name="tfod"):
+        if installed.read_text("direct_url.json") is None:  # from an index (PEP 610)
+            return f"pip install 'tfod[{extra}]'"
     return f"pip install '.[{extra}]' in a clone of tfod"
 
 

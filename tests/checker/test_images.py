@@ -200,7 +200,7 @@ class TestDecoding:
     @pytest.mark.parametrize("data", [b"<html></html>", b"%!PS-Adobe-3.0 EPSF-3.0\n%%EOF\n"])
     def test_no_image(self, data: bytes) -> None:
         """For PostScript Pillow would call Ghostscript."""
-        assert failure_of(data) == "Pillow does not recognize an image"
+        assert "not a JPEG/PNG" in failure_of(data)
 
     def test_bomb(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)

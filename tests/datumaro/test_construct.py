@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from datumaro.components.dataset import Dataset
 from tfod.datumaro import compat, construct
 
 from tests.datumaro.conftest import jpeg
+from tests.image_kinds import programs_of_pillow
+from tests.mutants.sound import LABEL_MAP, record
+from tests.records import write_shard
 
 CORNERS = [[0.0, 0.0, 10.0, 20.0], [1.237, 2.005, 4.0, 6.5], [3.0, 3.0] * 2, [1e-9, 0.1, 1e5, 3e4]]
 
@@ -55,3 +59,19 @@ def test_images_keep_their_bytes_in_other_formats(make_shard: Any, tmp_path: Pat
     (item,) = found
     item.media.save(str(tmp_path / "c" / "a.png"))
     assert (tmp_path / "c" / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", programs_of_pillow())
+def test_no_image_starts_a_program(
+    kind: str, tmp_path: Path, ghostscript: Callable[[], bool]
+) -> None:
+    write_shard(
+        tmp_path / "s",
+        "train",
+        record(encoded=programs_of_pillow()[kind], format=kind),
+        label_map=LABEL_MAP.decode(),
+    )
+    found = Dataset.import_from(str(tmp_path / "s"), "tf_detection_api")
+    for target in ("tf_detection_api", "coco"):
+        found.export(str(tmp_path / target), target, save_media=True)
+    assert not ghostscript()

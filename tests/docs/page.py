@@ -79,8 +79,14 @@ def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
     if command.startswith(_PROGRAMS) and not _OF_A_SHELL.search(command):
         code, printed = run_program(shlex.split(command), folder, environment)
         return _difference(step, code, printed)
+    return run_alone(step, folder, environment)
+
+
+def run_alone(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
+    """Run a step with the programs on the path of this environment, which may have another tfod."""
+    program = ["python", "-c"] if step.script else ["bash", "-e", "-o", "pipefail", "-c"]
     done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", step.command],
+        [*program, step.command],
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.DEVNULL,

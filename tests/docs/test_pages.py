@@ -94,12 +94,14 @@ def test_the_demo_shows_what_is_said_of_a_broken_shard(
 
 
 def test_nothing_says_that_tfod_is_on_pypi() -> None:
-    """It is not; where it is installed from is said by tfod.errors.how_to_install."""
+    """It is not before its first release, which changes README.md."""
+    if "tfod is not on PyPI yet" not in (ROOT / "README.md").read_text(encoding="utf-8"):
+        pytest.skip("README.md is that of a release")
     found = [
         f"{path.relative_to(ROOT)}: {line}"
         for top in ("README.md", "CONTRIBUTING.md", "docs", "plugin", "validator", "examples")
         for path in [ROOT / top, *sorted((ROOT / top).rglob("*.*"))]
-        if path.suffix in (".md", ".py", ".html")
+        if path.suffix in (".md", ".html")
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"pip install (-\S+ )*['\"]?tfod\b", line)
     ]

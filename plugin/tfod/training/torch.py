@@ -5,7 +5,6 @@ Needs the extra ``torch``, but not TensorFlow. No other module of tfod imports P
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,6 +16,7 @@ from tfod.detection.columns import map_key
 from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections as Rows
 from tfod.detection.features.field_mapping import FieldMapping
+from tfod.detection.images.pillow import open_image
 from tfod.errors import RecordError, TfodError, how_to_install
 from tfod.example.example_batch import ExampleBatch
 from tfod.tfrecord.framing import HEADER_BYTES
@@ -161,20 +161,18 @@ def collate(batch: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
 
 
 def _decode(encoded: bytes | memoryview | None, record: ExampleBatch) -> Any:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise TfodError(f"decoding images needs Pillow; {how_to_install('torch')}") from None
     if not encoded:
         fix = "export the shard with its images"
         raise record.error(0, "is missing or empty", feature=keys.ENCODED, fix=fix)
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
+        with open_image(encoded) as image:
             if not image.mode.startswith("I"):
                 return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
             # 16 bits: use the high byte, as TensorFlow does; Pillow would clip values at 255.
             high = np.asarray(image).astype(np.int64) >> 8
             return np.repeat(high.clip(0, 255).astype(np.uint8)[..., None], 3, axis=2)
+    except ModuleNotFoundError:
+        raise TfodError(f"decoding images needs Pillow; {how_to_install('torch')}") from None
     except MemoryError:
         raise  # the image may be valid
     except Exception as error:  # Pillow raises many types of exceptions for damaged images

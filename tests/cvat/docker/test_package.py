@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cvat.docker.pinned import PINNED
+
 ROOT = Path(__file__).parents[3]
 MAX_BYTES = 3_400_000
-# Of CVAT's requirements: by release, the Python of its image and what is pinned there. The old
-# google-crc32c finds its C library with setuptools, which those images have.
-OLD_CRC32C = ("google-crc32c==1.5.0", "setuptools==69.5.1")
-PINNED = {
-    "2.11": ("3.10", "numpy==1.22.4", "protobuf==3.19.6", *OLD_CRC32C),
-    "2.15": ("3.10", "numpy==1.22.4", "protobuf==4.25.3", *OLD_CRC32C),
-    "2.73": ("3.12", "numpy==2.2.6", "protobuf==6.33.5", "google-crc32c==1.7.1"),
-}
 # Writes an example and reads it back: what is compiled, of NumPy and of the checksums, is used.
 PROGRAM = """
 import sys, google_crc32c, tfod, tfod.cvat, tfod.sources.resolver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tfod.torch import Detections, collate
 from torch.utils.data import DataLoader
 
 from tests.commands import run_python
-from tests.image_kinds import file_of, image_of_pixels
+from tests.image_kinds import file_of, image_of_pixels, programs_of_pillow
 from tests.records import encode, objects
 
 MAP = tfod.LabelMap((tfod.LabelMapItem(2, "cat"), tfod.LabelMapItem(7, "dog")))
@@ -130,6 +131,16 @@ class TestElements:
 
 
 class TestErrors:
+    @pytest.mark.parametrize("kind", programs_of_pillow())
+    def test_no_image_starts_a_program(
+        self, kind: str, tmp_path: Path, ghostscript: Callable[[], bool]
+    ) -> None:
+        image = programs_of_pillow()[kind]
+        elements = Detections(write_shards(tmp_path / "s", record(image__encoded=image)))
+        with pytest.raises(RecordError, match=r"record 0.*JPEG/PNG"):
+            elements[0]
+        assert not ghostscript()
+
     @pytest.mark.parametrize(
         ("image", "what"),
         [

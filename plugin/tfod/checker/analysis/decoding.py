@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import io
 import math
 import os
-import warnings
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from tfod.detection.detections import Detections
-from tfod.errors import TfodError, how_to_install
+from tfod.detection.images.pillow import open_image, strict_pillow
 
 MaxDecoded: TypeAlias = int | Literal["auto"] | None
 """The number of images to decode per shard: None for all, "auto" for all images of small shards
@@ -24,8 +21,6 @@ MAX_BYTES_TO_DECODE = 200_000_000
 _SAMPLE, _SAMPLE_PER_SHARD = 1000, 200
 _MAX_PIXELS_PER_BYTE = 256
 _SMALL_IMAGE = 1 << 18  # pixels
-PILLOW_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
-"""The decoders of Pillow that are used. Some of the others start programs (EPS)."""
 
 
 def parse_max_decoded(text: str) -> MaxDecoded:
@@ -121,39 +116,20 @@ def can_decode() -> bool:
     return importlib.util.find_spec("PIL") is not None
 
 
-@contextmanager
-def strict_pillow() -> Iterator[None]:
-    """Make Pillow reject truncated images and suppress its warnings, in all threads."""
-    try:
-        from PIL import ImageFile
-    except ImportError:
-        raise TfodError(f"decoding images needs Pillow; {how_to_install('validator')}") from None
-    before = ImageFile.LOAD_TRUNCATED_IMAGES
-    ImageFile.LOAD_TRUNCATED_IMAGES = False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        ImageFile.LOAD_TRUNCATED_IMAGES = before
-
-
 def find_decoding_error(data: bytes | bytearray | memoryview) -> str:
     """Decode a whole image, in :func:`strict_pillow`, and return the error, or ""."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     if _is_png_damaged(data):
         return "the checksum of a chunk of the PNG is wrong"
     try:
-        with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
+        with open_image(data) as image:
             image.load()
     except MemoryError:
         raise  # not an error of the image
     except Image.DecompressionBombError:
         limit = f"{2 * (Image.MAX_IMAGE_PIXELS or 0):,}"
         return f"its header declares more than {limit} pixels, a decompression bomb"
-    except UnidentifiedImageError:
-        return "Pillow does not recognize an image"
     except Exception as error:  # Pillow raises many types for damaged images
         return " ".join(str(error).split())[:200] or type(error).__name__
     return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from tfod.detection.images.image import (
     ImageHeader,
     sniff_format,
 )
+from tfod.detection.images.pillow import open_image
 from tfod.kernel import hash_spans
 
 FORMAT_TITLES = {
@@ -241,9 +241,7 @@ def looks_like(buffer: Bytes, start: int, end: int) -> str:
 
 def _brightest(data: memoryview) -> int:
     """Return the largest value of a 16-bit PNG, except for its alpha channel."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+    with open_image(data, ["PNG"]) as image:
         highest = np.reshape(image.getextrema(), (-1, 2))[:, 1]
         if image.mode.startswith("I"):
             return int(highest[0])

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfod.checker.analysis.decoding import PILLOW_FORMATS, strict_pillow
 from tfod.checker.finding import plural, size
 from tfod.checker.reporters.escaping import columns, shorten_name, visible
 from tfod.checker.reporters.samples import Sample
 from tfod.detection.detection import Detection, PngMask
 from tfod.detection.images.mask_images import decode_mask_png, png_size
+from tfod.detection.images.pillow import open_image, strict_pillow
 from tfod.errors import TfodError, how_to_install
 
 if TYPE_CHECKING:
@@ -258,10 +258,8 @@ def make_thumbnail(sample: Sample, max_side: int) -> tuple[Image.Image | None, f
     small, size = None, (sample.width, sample.height)
     if sample.image:
         with strict_pillow():
-            from PIL import Image
-
             try:
-                with Image.open(io.BytesIO(sample.image), formats=PILLOW_FORMATS) as image:
+                with open_image(sample.image) as image:
                     full = image.size
                     if _fits_into_memory(full):
                         image.draft("RGB", (max_side, max_side))

@@ -22,6 +22,7 @@ from tfod.detection.images.mask_images import (
     encode_gray_png,
     is_box_png,
 )
+from tfod.detection.images.pillow import open_image
 from tfod.errors import TfodError, excerpt, how_to_install
 
 _AFTER_TRANSPOSE = {5: 1, 6: 4, 7: 3, 8: 2}  # remaining orientation after swapping rows and columns
@@ -69,7 +70,7 @@ def rotate_image(encoded: bytes | memoryview, name: str) -> bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns about tags that it cannot read
-            with Image.open(io.BytesIO(encoded)) as image:
+            with open_image(encoded) as image:
                 image.load()
                 transpose = getattr(Image.Transpose, _PILLOW_TRANSPOSE[read_orientation(encoded)])
                 # Pillow has already rotated a TIFF while loading it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import struct
 import zlib
@@ -13,6 +12,7 @@ import numpy as np
 
 from tfod.detection.box_geometry import PixelBox
 from tfod.detection.images.image import image_size
+from tfod.detection.images.pillow import open_image
 from tfod.errors import TfodError, excerpt, how_to_install
 
 
@@ -137,10 +137,8 @@ def decode_mask_png(data: bytes | memoryview, formats: Sequence[str] = ("PNG",))
 
 def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -> np.ndarray:
     """Decode a PNG or other format to (height, width[, channels]), or raise ValueError."""
-    from PIL import Image
-
     try:
-        with Image.open(io.BytesIO(data), formats=list(formats)) as image:
+        with open_image(data, formats) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise ValueError(f"{image.width}x{image.height} pixels, too many")
             plain_mode = _WITHOUT_PALETTE_OR_OPACITY.get(image.mode)

@@ -27,6 +27,7 @@ from tfod.detection.detection import (
 )
 from tfod.detection.images.image import find_format, sniff_format
 from tfod.detection.images.mask_images import encode_mask_png
+from tfod.detection.images.pillow import open_image
 from tfod.detection.labels.label_map import LabelMap
 from tfod.detection.losses import ATTRIBUTES, ENCLOSED, UNSUPPORTED, LossCounter
 from tfod.errors import TfodError, excerpt
@@ -188,9 +189,7 @@ class DetectionBuilder:
             return encoded
         out = io.BytesIO()
         try:
-            from PIL import Image
-
-            with Image.open(io.BytesIO(encoded)) as image:
+            with open_image(encoded) as image:
                 converted = image if image.mode in _PNG_MODES else image.convert("RGB")
                 exif = image.getexif()  # keeps the orientation
                 converted.save(out, "PNG", exif=exif.tobytes() if exif else b"")

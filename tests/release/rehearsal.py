@@ -1,0 +1,253 @@
+"""`make release-check`: all of a release that needs no account, on this machine.
+
+The index and the repository that README.md of a release names are folders of build/release, which a
+server on loopback hands out. Dependencies come from the package index of this machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tests.commands import free_port
+from tests.docs.page import Step, run_alone, steps_of
+from tests.release.commit import repository
+from tests.release.readme import for_index
+from tests.release.versions import disagreements, notes, version_of
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "build" / "release"
+DIST, SITE, DESK, PROGRAMS = (FOLDER / name for name in ("dist", "site", "desk", "programs"))
+VERSION = version_of(ROOT)
+_START = time.monotonic()
+
+
+def main() -> None:
+    """Rehearse the release; end with the first failure."""
+    if problems := list(disagreements(ROOT)):
+        raise SystemExit("\n".join(f"release-check: {problem}" for problem in problems))
+    say(f"version.py, CHANGELOG.md and the tags of HEAD agree on {VERSION}")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    check_workflows()
+    build()
+    with serve_site() as address:
+        install_from_index(address)
+        type_readme(address)
+    try_single_file()
+    try_images()
+    write_digests()
+    print(summary())
+
+
+def say(text: str) -> None:
+    print(f"release-check: {time.monotonic() - _START:4.0f} s  {text}", flush=True)
+
+
+def run(*command: str | Path, folder: Path = ROOT, **environment: str) -> str:
+    """Return what a program printed, which must succeed."""
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        print(done.stdout)
+        raise SystemExit(f"release-check: failed: {' '.join(map(str, command))}")
+    return done.stdout
+
+
+def check_workflows() -> None:
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    schemas = {"github-workflows": workflows, "github-actions": [ROOT / "action.yml"]}
+    for schema, files in schemas.items():
+        run(program("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files)
+    say(f"valid: action.yml, {', '.join(path.name for path in workflows)}")
+
+
+def program(name: str) -> Path:
+    """Return a program of the environment that runs this."""
+    return Path(sys.executable).parent / name
+
+
+def build() -> None:
+    """Build the source distribution, and the wheel from it."""
+    constraints = ROOT / "docker" / "build-constraints.txt"
+    run(
+        *(program("uv"), "build", "--quiet", "--out-dir", DIST),
+        *("--build-constraints", constraints, "--require-hashes"),
+    )
+    files = sorted(path.name for path in DIST.iterdir() if path.suffix in (".whl", ".gz"))
+    if len(files) != 2:
+        raise SystemExit(f"release-check: expected a wheel and an sdist, got {files}")
+    run(program("twine"), "check", "--strict", *(DIST / name for name in files))
+    say(f"built, with valid metadata: {', '.join(files)}")
+
+
+@contextmanager
+def serve_site() -> Iterator[str]:
+    """Serve the index at /simple/ and the repository's archive, as README.md of a release asks."""
+    index = SITE / "simple" / "tfod"
+    shutil.copytree(DIST, index, ignore=shutil.ignore_patterns(".*"))
+    archive = SITE / "tfod" / "archive" / "refs" / "tags" / f"v{VERSION}.tar.gz"
+    archive.parent.mkdir(parents=True)
+    git = ("git", "-c", "safe.directory=*", "archive", f"--prefix=tfod-{VERSION}/")
+    run(*git, "-o", archive, "HEAD", "examples")
+    handler = functools.partial(_Quiet, directory=str(SITE))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def install_from_index(address: str) -> None:
+    """Install the core alone into an empty environment, as a user without extras does."""
+    environment = reader(address)
+    run("uv", "venv", "--quiet", FOLDER / "empty", **environment)
+    python = ("--python", str(FOLDER / "empty"))
+    run("uv", "pip", "install", "--quiet", *python, f"tfod=={VERSION}", **environment)
+    installed = run("uv", "pip", "freeze", "--quiet", *python, **environment)
+    version = run(FOLDER / "empty" / "bin" / "tfod", "--version").strip()
+    say(f"installed from the index: {', '.join(installed.split())}; {version}")
+    refused = subprocess.run(
+        [FOLDER / "empty" / "bin" / "tfod", "serve"], capture_output=True, text=True, check=False
+    )
+    if "pip install 'tfod[validator]'" not in refused.stderr:
+        raise SystemExit(f"release-check: tfod serve without Flask: {refused}")
+
+
+def reader(address: str) -> dict[str, str]:
+    """Return the environment of a reader without a clone, who has uv and Python."""
+    if not PROGRAMS.exists():
+        PROGRAMS.mkdir()
+        for name in ("uv", "uvx"):
+            (PROGRAMS / name).symlink_to(program(name))
+    venv = DESK / ".venv"
+    path = (venv / "bin", PROGRAMS, os.environ["PATH"])
+    return {
+        "PATH": os.pathsep.join(map(str, path)),
+        "PYTHONPATH": "",
+        "UV_INDEX": f"{address}/simple/",
+        "PIP_EXTRA_INDEX_URL": f"{address}/simple/",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
+def type_readme(address: str) -> None:
+    """Type README.md of the release from top to bottom, in an empty folder."""
+    text = for_index((ROOT / "README.md").read_text("utf-8"), VERSION, repository())
+    (FOLDER / "README.md").write_text(text, encoding="utf-8")
+    text = text.replace(repository(), f"{address}/tfod")
+    DESK.mkdir()
+    changes = reader(address)
+    run("bash", "-e", "-c", _block_after("## Install", text), folder=DESK, **changes)
+    say("README.md: pip installed tfod[datumaro,validator] from the index")
+    environment = {**os.environ, **changes}
+    for step in steps_of(text):
+        if step.script and "tensorflow" in step.command and not _install_tensorflow(environment):
+            continue
+        if step.command.startswith("uvx "):  # which first prints how many packages it installed
+            step = replace(step, output="..." + step.output)
+        if problem := run_alone(step, DESK, environment):
+            raise SystemExit(f"release-check: README.md:{step.line}: {step.command}{problem}")
+    type_service(text, environment)
+    say("README.md: every command, script and request works without a clone, except for CVAT's")
+
+
+def _block_after(heading: str, text: str) -> str:
+    """Return the first block without a language in a section."""
+    match = re.search(r"^```\n(.*?)^```$", text.partition(f"\n{heading}\n")[2], re.M | re.S)
+    if match is None:
+        raise SystemExit(f"release-check: README.md has no block after {heading!r}")
+    return match[1]
+
+
+def _install_tensorflow(environment: dict[str, str]) -> bool:
+    command = ["uv", "pip", "install", "--quiet", "--python", ".venv", "tfod[tensorflow]"]
+    done = subprocess.run(command, cwd=DESK, env=environment, capture_output=True, check=False)
+    if done.returncode:
+        say("left out: the script for TensorFlow, which cannot be installed here")
+    return not done.returncode
+
+
+def type_service(text: str, environment: dict[str, str]) -> None:
+    """Type the session with `tfod serve`, on a free port."""
+    block = _block_after("## A service that checks uploads", text)
+    lines = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE)
+    port = str(free_port())
+    serve, request = (line.replace("8080", port) for line in lines)
+    serve = serve.replace("tfod serve", f"tfod serve --port {port}").partition("#")[0]
+    command = f"{serve}\ntrap 'kill $!' EXIT\n{request} || [ $? = 22 ]"
+    step = Step(text.count("\n", 0, text.index(block)), command, output="...INVALID: 6 errors...\n")
+    if problem := run_alone(step, DESK, environment):
+        raise SystemExit(f"release-check: README.md: {command}{problem}")
+
+
+def try_single_file() -> None:
+    run("make", "binary")
+    shutil.copy(ROOT / "build" / "binary" / "tfod", DIST / "tfod-linux-x86_64")
+    run(DIST / "tfod-linux-x86_64", "check", ROOT / "examples" / "shapes_good.zip", folder=DESK)
+    say("the single file works")
+
+
+def try_images() -> None:
+    """Build and try both images with buildah."""
+    if not shutil.which("buildah"):
+        say("left out: the images, since buildah is not installed")
+        return
+    for script in ("docker/try", "docker/cvat/try"):
+        say(run(script, "--or-say-why").splitlines()[-1])
+
+
+def write_digests() -> None:
+    files = sorted(path for path in DIST.iterdir() if path.name.startswith("tfod"))
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+    (DIST / "SHA256SUMS").write_text("".join(lines))
+    (FOLDER / "notes.md").write_text(
+        notes((ROOT / "CHANGELOG.md").read_text("utf-8"), VERSION), encoding="utf-8"
+    )
+
+
+def summary() -> str:
+    files = sorted(path for path in DIST.iterdir() if path.name[0] != ".")
+    sizes = "\n".join(f"  {path.name:<45} {path.stat().st_size:>12,} bytes" for path in files)
+    minor = VERSION.rpartition(".")[0]
+    return f"""
+A release of {VERSION} would publish these files, made here in build/release/dist:
+{sizes}
+and, made by .github/workflows/wheels.yml after the tag v{VERSION}:
+  the wheels for Linux (x86_64, aarch64), macOS and Windows, and the sdist: to PyPI
+  tfod-linux-x86_64 and SHA256SUMS: to the release on GitHub, with build/release/notes.md
+  the images tfod-validator and tfod-cvat, tags {VERSION}, {minor} and latest: to ghcr.io
+
+Only a person with accounts can:
+  1. create {repository()}, or put another address into pyproject.toml
+  2. reserve the name tfod on PyPI, with wheels.yml as a trusted publisher in the environment pypi
+  3. type `make pin` and commit: it asks github.com and the registries for commits and digests
+  4. see ci.yml pass on GitHub: nothing was run on macOS and Windows here
+  5. type `make release-files`, commit, and push the tag v{VERSION}
+  6. send a report to the address in SECURITY.md, and see it arrive"""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The workflows have the form that GitHub expects; their scripts run here with stand-ins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+pytest.importorskip("check_jsonschema")
+
+FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
+WORKFLOWS: dict[str, dict[str, Any]] = {
+    path.name: yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.yml"))
+}
+JOBS = [(name, job) for name, workflow in WORKFLOWS.items() for job in workflow["jobs"]]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_schema(name: str) -> None:
+    schema = ("--builtin-schema", "vendor.github-workflows")
+    command = [sys.executable, "-m", "check_jsonschema", *schema, str(FOLDER / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_job_may_read_only_unless_it_publishes(name: str) -> None:
+    assert WORKFLOWS[name]["permissions"] == {"contents": "read"}
+    jobs = WORKFLOWS[name]["jobs"]
+    writers = {job for job in jobs if "permissions" in jobs[job]}
+    assert writers == ({"publish", "release", "images"} if name == "wheels.yml" else set())
+
+
+@pytest.mark.parametrize(("name", "job"), JOBS)
+def test_no_script_contains_an_expression(name: str, job: str) -> None:
+    """Values reach scripts as variables, so that nobody's text is run."""
+    for step in WORKFLOWS[name]["jobs"][job]["steps"]:
+        assert "${{" not in step.get("run", "")
+
+
+def test_nothing_is_published_without_a_tag_and_a_rehearsal() -> None:
+    jobs = WORKFLOWS["wheels.yml"]["jobs"]
+    assert jobs["publish"]["if"] == "startsWith(github.ref, 'refs/tags/')"
+    assert {"rehearsal", "linux", "others", "source", "binary"} == set(jobs["publish"]["needs"])
+    assert jobs["release"]["needs"] == jobs["images"]["needs"] == "publish"
+    assert "make release-check" in [step.get("run") for step in jobs["rehearsal"]["steps"]]
+
+
+def test_ci_runs_lint_and_the_tests_on_linux_and_one_job_on_each_other_system() -> None:
+    (workflow,) = (WORKFLOWS["ci.yml"],)
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads `on` as true
+    scripts = {
+        name: [step["run"] for step in job["steps"] if "run" in step]
+        for name, job in workflow["jobs"].items()
+    }
+    assert scripts["lint"] == ["make lint"] and scripts["linux"] == ["make test"]
+    systems = workflow["jobs"]["systems"]["strategy"]["matrix"]["runner"]
+    assert [runner.partition("-")[0] for runner in systems] == ["macos", "windows"]
+
+
+def run_step(script: str, folder: Path, **environment: str) -> list[str]:
+    """Run a script as GitHub does, with programs that only write down how they were called."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    for name in ("docker", "gh"):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>"{folder}/calls"\n')
+        (programs / name).chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=folder,
+        env={"PATH": path, "GITHUB_REF_NAME": "v1.12.3", **environment},
+        check=True,
+    )
+    calls = folder / "calls"
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+def scripts_of(job: str) -> list[str]:
+    steps = WORKFLOWS["wheels.yml"]["jobs"][job]["steps"]
+    return [step["run"] for step in steps if "run" in step]
+
+
+def test_images_are_pushed_with_three_tags(tmp_path: Path) -> None:
+    calls = run_step(
+        scripts_of("images")[-1], tmp_path, NAME="tfod-cvat", GITHUB_REPOSITORY_OWNER="Some-Team"
+    )
+    pushed = [call.split()[-1] for call in calls if call.startswith("docker push")]
+    image = "ghcr.io/some-team/tfod-cvat"
+    assert pushed == [f"{image}:1.12.3", f"{image}:1.12", f"{image}:latest"]
+    assert [call.split()[2:] for call in calls[::2]] == [["tfod-cvat", name] for name in pushed]
+
+
+def test_the_release_has_the_files_and_their_digests(tmp_path: Path) -> None:
+    (tmp_path / "dist").mkdir()
+    for name in ("notes.md", "tfod-1.12.3.tar.gz", "tfod-linux-x86_64"):
+        (tmp_path / "dist" / name).write_text(name)
+    for script in scripts_of("release"):
+        calls = run_step(script, tmp_path)
+    (call,) = calls
+    assert call.startswith("gh release create v1.12.3 --verify-tag --notes-file notes.md ")
+    assert call.split()[-3:] == ["dist/tfod-1.12.3.tar.gz", "dist/tfod-linux-x86_64", "SHA256SUMS"]
+    check = ["sha256sum", "--check", "--strict", str(tmp_path / "SHA256SUMS")]
+    done = subprocess.run(check, cwd=tmp_path / "dist", capture_output=True, text=True, check=True)
+    assert done.stdout.count(": OK") == 2
