@@ -48,9 +48,7 @@ enum_type {
 """
 """All messages of the file are parsed as the same type."""
 _MAX_FILE_BYTES = 64 << 10
-_LIST_ERROR = (
-    "Invalid field value: ["  # of protobuf before 4.21, for fields that are not read
-)
+_LIST_ERROR = "Invalid field value: ["  # of protobuf before 4.21, for fields that are not read
 _TOO_MANY_BACKSLASHES = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
 _ESCAPES = {
     "\t": r"`\t` is a tab",
