@@ -156,16 +156,18 @@ coverage: $(VENV)/test-all.installed .venv-datumaro-0.3/installed
 
 CORE = @tests/core.txt
 
-# The core with the lower bounds that CVAT's images pin, on Python 3.10 if it is installed.
+SERVICE = tests/checker tests/validator $(MORE_service:%=--ignore=%)
+
+# The core, the checker and the service with the lower bounds of pyproject.toml, on Python 3.10 if it
+# is installed.
 test-lowest: .venv-lowest/installed
-	.venv-lowest/bin/python $(PYTEST) $(CORE)
+	.venv-lowest/bin/python $(PYTEST) $(CORE) $(SERVICE)
 
 # The core on another Python. The newest, for which TensorFlow and Datumaro may have no wheels, also
 # runs the checker and the service.
-NEWEST = tests/checker tests/validator $(MORE_service:%=--ignore=%)
 test-python-%: .venv-py%/installed
 	! test -x .venv-py$*/bin/python || \
-		.venv-py$*/bin/python $(PYTEST) $(CORE) $(if $(filter $(lastword $(ALL_PYTHONS)),$*),$(NEWEST))
+		.venv-py$*/bin/python $(PYTEST) $(CORE) $(if $(filter $(lastword $(ALL_PYTHONS)),$*),$(SERVICE))
 
 # The site in build/docs/index.html. The pages of the rules are generated. Warnings are errors.
 docs: $(VENV)/docs.installed
@@ -270,7 +272,7 @@ $(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
 
 .venv-lowest/installed: $(VENV)/test.installed pyproject.toml tests/lowest.txt
 	$(UV) venv --quiet --python $(call PYTHON_OF,3.10) .venv-lowest
-	$(INSTALL) .venv-lowest -r tests/lowest.txt
+	$(INSTALL) .venv-lowest --resolution lowest-direct -r pyproject.toml --extra validator -r tests/lowest.txt
 	$(INSTALL) .venv-lowest --no-deps -e .
 	touch $@
 
@@ -278,7 +280,8 @@ $(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
 .venv-py%/installed: $(UV) pyproject.toml
 	mkdir -p .venv-py$*
 	if $(UV) venv --quiet --clear --python $$(tests/find_python $* || echo $*) .venv-py$* 2>.venv-py$*.log; then \
-		$(INSTALL) .venv-py$* -e '.[validator]' 'pytest>=9' 'hypothesis>=6.100'; \
+		$(INSTALL) .venv-py$* -e '.[validator]' 'pytest>=9' 'hypothesis>=6.100' \
+			'jsonschema-rs>=0.30' 'requests>=2.31'; \
 	else echo "Python $* is not on this machine, and uv cannot download it: not tested"; fi
 	touch $@
 

@@ -1,11 +1,12 @@
 """An import hook, which calls functions of tfod after certain modules are imported.
 
-``tfod_datumaro.pth`` calls :func:`install` whenever Python starts in this environment, and adds the
-formats of tfod to Datumaro when Datumaro is imported; the Django app for CVAT waits for the format
-registry of CVAT. Therefore this module imports only ``sys``, and cannot make a program fail.
-``TFOD_ACTIVATE=0`` disables the start-up hook.
+Python calls :func:`start` whenever it starts in this environment, because of the files
+``tfod_datumaro.start`` (Python 3.15, PEP 829) and ``tfod_datumaro.pth`` (earlier ones). The hook
+adds the formats of tfod to Datumaro when Datumaro is imported; the Django app for CVAT waits for
+the format registry of CVAT. Therefore this module imports only what Python has already imported.
 """
 
+import os
 import sys
 
 _DATUMARO_MODULES = (
@@ -71,6 +72,12 @@ def _patch_datumaro(module):
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def start():
+    """Install the hook, unless ``TFOD_ACTIVATE`` is ``0``, ``off``, ``no`` or ``false``."""
+    if os.environ.get("TFOD_ACTIVATE", "1").lower() not in ("0", "off", "no", "false"):
+        install()
 
 
 def install():

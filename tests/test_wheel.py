@@ -42,7 +42,9 @@ def test_contents(wheel: Path) -> None:
         "tfod/cli/main.py",
         "tfod/checker/profiles/profile.schema.json",
         "_tfod_import_hook.py",
+        "_tfod_startup.py",
         "tfod_datumaro.pth",
+        "tfod_datumaro.start",
     } <= names
     assert not [name for name in names if name.startswith(("tests", "examples", "benchmarks"))]
     (metadata,) = (name for name in names if name.endswith("METADATA"))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import google.protobuf
 import pytest
 from tfod.checker.references.pipeline_config import TrainingConfig
 from tfod.errors import TfodError
@@ -15,6 +16,7 @@ from tests.files import write_files
 from tests.mutants.pipeline import files, masks, pipeline
 from tests.mutants.sound import CAT_BOX, png, shard, with_boxes
 
+HAS_LISTS = int(google.protobuf.__version__.partition(".")[0]) >= 4
 # As those of tensorflow/models are written, with what their parsers let pass.
 OF_MODELS = """\
 # SSD with Mobilenet v2
@@ -24,7 +26,7 @@ model {
     inplace_batchnorm_update: true;
     num_classes: 0x2,
     box_coder { faster_rcnn_box_coder { y_scale: 10.0 x_scale: -1e1f } }
-    anchor_generator { ssd_anchor_generator { aspect_ratios: [1.0, 2.0, .5] scales: [] } }
+    anchor_generator { ssd_anchor_generator { aspect_ratios: 1.0 } }
     image_resizer < keep_aspect_ratio_resizer < min_dimension: 20 max_dimension: 40
       pad_to_max_dimension: True > >
     feature_extractor { type: 'ssd_mobilenet' "_v2_keras" }
@@ -63,6 +65,16 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Check:
         return run("check", "--pipeline-config", "pipeline.config", *arguments)
 
     return checked
+
+
+def test_lists_of_values_that_are_not_read(check: Check) -> None:
+    """protobuf before 4.21 cannot skip them; TensorFlow 2.11 needs such a protobuf."""
+    lists = OF_MODELS.replace("aspect_ratios: 1.0", "aspect_ratios: [1.0, 2.0, .5] scales: []")
+    done = check(files(lists.encode()))
+    if HAS_LISTS:
+        assert (done.code, done.err) == (0, "")
+    else:
+        assert "lists in brackets need protobuf 4.21" in done.refused()
 
 
 def words_of(done: Result) -> str:

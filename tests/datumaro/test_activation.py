@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -97,19 +98,23 @@ def test_a_failing_activation_breaks_nothing(tmp_path: Path) -> None:
     assert python(code) == "True"
 
 
-def test_the_hook_line_never_fails() -> None:
-    """Half an installation (the .pth file without the module) must not print at every start."""
-    line = (PLUGIN / "tfod_datumaro.pth").read_text()
-    assert line.count("\n") == 1 and line.startswith("import ")
-    namespace: dict[str, object] = {}
-    hidden = sys.modules.pop("_tfod_import_hook", None)
-    sys.modules["_tfod_import_hook"] = None
-    try:
-        exec(line, namespace)
-    finally:
-        del sys.modules["_tfod_import_hook"]
-        if hidden is not None:
-            sys.modules["_tfod_import_hook"] = hidden
+def test_the_start_up_files_only_name_the_hook() -> None:
+    """A plain import until Python 3.14, a name for 3.15 (PEP 829), and no code in either."""
+    assert (PLUGIN / "tfod_datumaro.pth").read_text() == "import _tfod_startup\n"
+    module, _, name = (PLUGIN / "tfod_datumaro.start").read_text().strip().partition(":")
+    hook = importlib.import_module(module)
+    assert callable(getattr(hook, name))
+
+
+@pytest.mark.parametrize("value", ["0", "off", "No", "FALSE"])
+def test_both_files_start_it_once_or_not_at_all(value: str) -> None:
+    code = (
+        "import sys, pkgutil; import _tfod_startup;"
+        f"pkgutil.resolve_name({(PLUGIN / 'tfod_datumaro.start').read_text().strip()!r})();"
+        "print(sum(type(f).__module__ == '_tfod_import_hook' for f in sys.meta_path))"
+    )
+    assert python(code) == "1"
+    assert python(code, TFOD_ACTIVATE=value) == "0"
 
 
 def test_the_finder_finds_nothing_by_itself() -> None:

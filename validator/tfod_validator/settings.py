@@ -6,7 +6,6 @@ Flask reads them (``Config.from_prefixed_env``). Options of ``tfod serve`` take 
 from __future__ import annotations
 
 import argparse
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from flask import Config
 from tfod.cli.arguments import whole_number
 from tfod.errors import TfodError
+from tfod.tfrecord.storage.urls import is_loopback
 
 PREFIX = "TFOD"
 MIN_CHECK_BYTES = 400 << 20
@@ -86,10 +86,7 @@ class Settings:
     @property
     def is_local(self) -> bool:
         """Whether the service can only be reached from this machine."""
-        try:
-            return self.host.lower() == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def hosts(self) -> list[str] | None:

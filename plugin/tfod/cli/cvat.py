@@ -74,6 +74,7 @@ def _add_target(parser: argparse.ArgumentParser) -> Callable[..., Any]:
     add("number", metavar="ID", help="the number in its URL", type=whole_number(1))
     text = f"URL of the server (default: {HOST_VARIABLE}, or {DEFAULT_HOST})"
     add("--server", metavar="URL", help=text)
+    add("--insecure", action="store_true", help="send the token or password over http://")
     return add
 
 
@@ -95,7 +96,7 @@ def _export(arguments: argparse.Namespace) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="tfod-cvat-") as scratch:
         source = os.path.join(scratch, "export.zip")
-        with connect(arguments.server) as server:
+        with connect(arguments.server, insecure=arguments.insecure) as server:
             server.retrieve(target)
             hidden, tracks = count_unexported(server, target)
             server.export(target, FORMAT, source, options.with_images)
@@ -122,7 +123,7 @@ def _import(arguments: argparse.Namespace) -> int:
         skips_others=arguments.other_frames == "skip",
     )
     target = Target(arguments.kind, arguments.number)
-    with connect(arguments.server) as server:
+    with connect(arguments.server, insecure=arguments.insecure) as server:
         succeeded = import_zip(server, target, options, _print_lines, print_note)
     return 0 if succeeded else 1
 

@@ -1,8 +1,8 @@
 """Patches that register our formats in Datumaro and shorten its error messages.
 
 Datumaro 1.x has no plugin folders and no entry points; the 0.3 line has folders only inside its
-own package and its projects. Therefore a start-up hook (``_tfod_import_hook``, run by a ``.pth``
-file) waits until a module of Datumaro is imported, and then calls its function in PATCHES.
+own package and its projects. Therefore a start-up hook (``_tfod_import_hook``, run by a ``.pth`` or
+``.start`` file) waits until a module of Datumaro is imported, and calls its function in PATCHES.
 """
 
 from __future__ import annotations

@@ -277,6 +277,37 @@ class TestLogin:
         ran = run("cvat", "export", "task", 1, tmp_path / "b.zip")
         assert (ran.code, "CVAT_ACCESS_TOKEN" in ran.err) == (2, True)
 
+    @pytest.mark.parametrize("token", [TOKEN, ""])
+    def test_no_encryption(
+        self,
+        run: Run,
+        stub: StubServer,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        token: str,
+    ) -> None:
+        """0.0.0.0 is this machine, but not by its name."""
+        if token:
+            monkeypatch.setenv("CVAT_ACCESS_TOKEN", token)
+        address = ("--server", f"http://0.0.0.0:{stub.port}")
+        command = ("cvat", "export", "task", 1, tmp_path / "a.zip", *address)
+        assert "--insecure" in run(*command).refused()
+        assert [line.split("?")[0] for line in stub.log] == ["GET /api/server/about"]
+        assert run(*command, "--insecure").code == 0
+        for host in ("localhost", "127.0.0.1"):
+            local = ("--server", f"http://{host}:{stub.port}", "--overwrite")
+            assert run(*command, *local).code == 0, host
+
+    def test_a_check_without_encryption(
+        self, run: Run, stub: StubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert run("cvat", "export", "task", 1, tmp_path / "a.zip").code == 0
+        before = len(stub.log)
+        monkeypatch.setattr(StubServer, "url", f"http://0.0.0.0:{stub.port}")
+        checked = run("check", tmp_path / "a.zip", "--cvat", "task", 1)
+        assert "tfod cvat export or import with --insecure" in checked.refused()
+        assert len(stub.log) == before + 1
+
     def test_no_password_and_nobody_to_ask(
         self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -48,6 +48,7 @@ enum_type {
 """
 """All messages of the file are parsed as the same type."""
 _MAX_FILE_BYTES = 64 << 10
+_LIST_ERROR = "Invalid field value: ["  # of protobuf before 4.21, for fields that are not read
 _TOO_MANY_BACKSLASHES = b"\\" * 200  # protobuf takes quadratic time for backslashes in a row
 _ESCAPES = {
     "\t": r"`\t` is a tab",
@@ -181,6 +182,8 @@ def _parse(file: str) -> Any:
             reason = "a byte order mark; save the file as UTF-8 without one"
         elif "unicodeescape" in reason:
             reason = "a path has a backslash; write / instead"
+        elif reason == _LIST_ERROR:
+            reason = "lists in brackets need protobuf 4.21; write the field once for each value"
         location = f"{file}:{line}:{column}" if line else file
         raise TfodError(f"{location}: not protobuf's text format: {reason}") from None
     if not message.ListFields():

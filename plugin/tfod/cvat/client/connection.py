@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from tfod.errors import TfodError, how_to_install
 from tfod.tfrecord.progress import BYTES_RECEIVED, BYTES_SENT, PROGRESS
+from tfod.tfrecord.storage.urls import is_loopback
 
 TASK, JOB, PROJECT = "task", "job", "project"
 KINDS = (TASK, JOB, PROJECT)
@@ -266,8 +267,11 @@ def describe_pending_import(server: Server, target: Target) -> str:
 
 
 @contextmanager
-def connect(url: str | None = None) -> Iterator[Server]:
-    """Log in to the server at ``url``, or to the one in the environment, or raise TfodError."""
+def connect(url: str | None = None, *, insecure: bool = False) -> Iterator[Server]:
+    """Log in to the server at ``url``, or to the one in the environment, or raise TfodError.
+
+    A token or password is sent over ``http://`` only to this machine, unless ``insecure`` is set.
+    """
     try:
         from cvat_sdk.core import client as sdk
     except ImportError:
@@ -293,6 +297,12 @@ def connect(url: str | None = None) -> Iterator[Server]:
             raise TfodError(
                 f"{server.host} runs CVAT {server.version}; tfod cvat needs 2.40 or later. Upgrade "
                 "it, or use TFRecord 1.0 in its own menus (docs/cvat-install.md)"
+            )
+        address = urlsplit(server.host)
+        if address.scheme == "http" and not (insecure or is_loopback(address.hostname or "")):
+            raise TfodError(
+                f"{server.host}: over http://, others can read your token or password; use "
+                "https://, or run tfod cvat export or import with --insecure"
             )
         token = os.environ.get(TOKEN_VARIABLE)
         if token:

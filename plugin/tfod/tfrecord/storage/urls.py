@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from urllib.parse import quote, unquote
@@ -17,6 +18,14 @@ _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 def is_url(path: str) -> bool:
     """Return whether a path is a URL rather than a local path, such as ``C:\\…``."""
     return "://" in path
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or IP address is a loopback address."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_zip(path: str) -> bool:
