@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, request, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from tfod.checker.advice import fill_in
 from tfod.checker.finding import FAMILIES, Rule, Severity
 from tfod.checker.profiles.file import profile_to_document
 from tfod.checker.profiles.profile import READY
@@ -70,19 +71,10 @@ def create() -> AnyResponse:
     return _send_validation(query, *accept({name: query[name] for name in query.keys() & {"for"}}))
 
 
-@api.post(f"{_V1}/validations/<key>/repair")
-def repair(key: str) -> AnyResponse:
-    """Repair a copy of an upload, and check it as a new validation."""
-    return _change(key, converts=False)
-
-
-@api.post(f"{_V1}/validations/<key>/convert")
-def convert(key: str) -> AnyResponse:
-    """Convert an uploaded zip of annotations to shards, and check them as a new validation."""
-    return _change(key, converts=True)
-
-
-def _change(key: str, *, converts: bool) -> AnyResponse:
+@api.post(f"{_V1}/validations/<key>/repair", defaults={"converts": False})
+@api.post(f"{_V1}/validations/<key>/convert", defaults={"converts": True})
+def change_copy(key: str, *, converts: bool) -> AnyResponse:
+    """Repair a copy of an upload or convert it to shards, and check it as a new validation."""
     query = read_parameters(*_ANSWER, "token", "odd_boxes")
     odd_boxes = query.get("odd_boxes", request.form.get("odd_boxes"))
     copy = change(key, query.get("token", ""), odd_boxes, converts=converts)
@@ -215,7 +207,7 @@ def rule(code: str) -> AnyResponse:
 
 
 def _rule_to_json(rule: Rule) -> dict[str, str]:
-    return {name: getattr(rule, name) for name in _RULE}
+    return {**{name: getattr(rule, name) for name in _RULE}, "fix": fill_in(rule.fix)}
 
 
 @api.get("/healthz")

@@ -111,19 +111,10 @@ def delete(key: str) -> AnyResponse:
     return redirect(url_for("pages.index"), 303)
 
 
-@pages.post("/reports/<key>/repair")
-def repair(key: str) -> AnyResponse:
-    """Repair a copy of an upload, and check it."""
-    return _change(key, converts=False)
-
-
-@pages.post("/reports/<key>/convert")
-def convert(key: str) -> AnyResponse:
-    """Convert an upload to shards, and check them."""
-    return _change(key, converts=True)
-
-
-def _change(key: str, *, converts: bool) -> AnyResponse:
+@pages.post("/reports/<key>/repair", defaults={"converts": False})
+@pages.post("/reports/<key>/convert", defaults={"converts": True})
+def change_copy(key: str, *, converts: bool) -> AnyResponse:
+    """Repair a copy of an upload or convert it to shards, and check it."""
     token, odd_boxes = request.form.get("token", ""), request.form.get("odd_boxes") or None
     return _to_report(*change(key, token, odd_boxes, converts=converts))
 

@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tfod.kernel import hash_spans
 
 if TYPE_CHECKING:
     from tfod.checker.analysis.batch import Batch
+    from tfod.checker.analysis.result import ShardResult
 
 _TRAINING, _UNION = "train", "trainval"
 
@@ -95,15 +96,6 @@ class Repeat(NamedTuple):
     image: int
 
 
-class IndexedShard(Protocol):
-    """The attributes of a shard that are needed to find duplicates."""
-
-    name: str
-    subset: str
-    images: int
-    index: list[IndexedBatch]
-
-
 class Duplicates:
     """The names and images that the records of several shards share.
 
@@ -111,7 +103,7 @@ class Duplicates:
     record with that value; int64 of shape (n, 2), in the order of the first column.
     """
 
-    def __init__(self, shards: Sequence[IndexedShard]) -> None:
+    def __init__(self, shards: Sequence[ShardResult]) -> None:
         self._shards = shards
         self._batches = [(shard, batch) for shard in shards for batch in shard.index]
         self._ends = np.cumsum([len(batch.offsets) for _, batch in self._batches], dtype=np.int64)
@@ -169,12 +161,12 @@ class Duplicates:
                 0 if images is None else int(images[row]),
             )
 
-    def shards_of(self, rows: np.ndarray) -> list[IndexedShard]:
+    def shards_of(self, rows: np.ndarray) -> list[ShardResult]:
         """Return the shard of each record, by record number."""
         indices = np.searchsorted(self._ends, rows, "right").tolist()
         return [self._batches[index][0] for index in indices]
 
-    def _find_record(self, number: int) -> tuple[IndexedShard, IndexedBatch, int]:
+    def _find_record(self, number: int) -> tuple[ShardResult, IndexedBatch, int]:
         index = int(np.searchsorted(self._ends, number, "right"))
         shard, batch = self._batches[index]
         return shard, batch, number - int(self._ends[index]) + len(batch.offsets)
