@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from tfod.kernel import hash_spans
 
 if TYPE_CHECKING:
     from tfod.checker.analysis.batch import Batch
-    from tfod.checker.analysis.result import ShardResult
 
 _TRAINING, _UNION = "train", "trainval"
 
@@ -96,6 +95,15 @@ class Repeat(NamedTuple):
     image: int
 
 
+class IndexedShard(Protocol):
+    """The attributes of a shard that are needed to find duplicates."""
+
+    name: str
+    subset: str
+    images: int
+    index: list[IndexedBatch]
+
+
 class Duplicates:
     """The names and images that the records of several shards share.
 
@@ -103,7 +111,7 @@ class Duplicates:
     record with that value; int64 of shape (n, 2), in the order of the first column.
     """
 
-    def __init__(self, shards: Sequence[ShardResult]) -> None:
+    def __init__(self, shards: Sequence[IndexedShard]) -> None:
         self._shards = shards
         self._batches = [(shard, batch) for shard in shards for batch in shard.index]
         self._ends = np.cumsum([len(batch.offsets) for _, batch in self._batches], dtype=np.int64)
@@ -161,12 +169,12 @@ class Duplicates:
                 0 if images is None else int(images[row]),
             )
 
-    def shards_of(self, rows: np.ndarray) -> list[ShardResult]:
+    def shards_of(self, rows: np.ndarray) -> list[IndexedShard]:
         """Return the shard of each record, by record number."""
         indices = np.searchsorted(self._ends, rows, "right").tolist()
         return [self._batches[index][0] for index in indices]
 
-    def _find_record(self, number: int) -> tuple[ShardResult, IndexedBatch, int]:
+    def _find_record(self, number: int) -> tuple[IndexedShard, IndexedBatch, int]:
         index = int(np.searchsorted(self._ends, number, "right"))
         shard, batch = self._batches[index]
         return shard, batch, number - int(self._ends[index]) + len(batch.offsets)
