@@ -56,6 +56,7 @@ def content(code: str, case: str) -> object:
         ("BOX012", "all", {"BOX007": 10}),
         ("LAB012", "0-and-1", {"LAB009": 2, "LAB013": 1}),
         ("LAB006", "map-of-another-dataset", {"LAB013": 2}),
+        ("NAM013", "jpeg", {"NAM006": 1, "EXA009": 1, "NAM003": 1}),
     ],
 )
 def test_the_cause_comes_first(

@@ -154,6 +154,23 @@ def test_near_misses(run: Run, tmp_path: Path, files: Mapping[str, bytes | str])
     assert "has no known format" in run(*given_to("convert", folder)).refused()
 
 
+@pytest.mark.parametrize(
+    ("files", "content"),
+    [
+        ({}, "is empty"),
+        ({"a.jpg": picture(), "b/b.jpg": picture(), "c": b"1"}, "only 2 .jpg, 1 other"),
+    ],
+)
+def test_folders_without_shards_and_annotations(
+    run: Run, tmp_path: Path, files: Mapping[str, bytes | str], content: str
+) -> None:
+    folder = write_files(tmp_path / "d", files)
+    (tmp_path / "d").mkdir(exist_ok=True)
+    for command in COMMANDS:
+        message = run(*given_to(command, folder)).refused()
+        assert content in message and "annotations" in message and "--from" not in message
+
+
 def tar(mode: str, tar_format: int = tarfile.PAX_FORMAT, name: str = "train.record") -> bytes:
     """A tar archive of a shard."""
     stream = io.BytesIO()

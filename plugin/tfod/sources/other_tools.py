@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from tfod.tfrecord.compression import HEAD_BYTES, PeekedStream
 from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.storage.urls import is_url
 
+_DOCUMENTS = frozenset((".xml", ".json", ".csv", ".txt", ".yaml", ".yml"))
 _MAX_TRIED = 20
 """The maximum number of files of a kind to open."""
 _EXPORT = "export it as COCO or Pascal VOC, and convert that"
@@ -168,7 +170,14 @@ def describe_other_tool(path: str) -> str | None:
         content, fix = _describe_content(path)
         return f"{path}: is {content}; {fix}" if content else None
     archive = next(filter(_ARCHIVE.fullmatch, files.names), None)
-    return archive and f"{path}: contains the archive {archive}, which is not opened; unpack it"
+    if archive:
+        return f"{path}: contains the archive {archive}, which is not opened; unpack it"
+    counts = Counter(os.path.splitext(name)[1].lower() for name in files.names)
+    if counts.keys() & _DOCUMENTS or not os.path.isdir(path) or (os.listdir(path) and not counts):
+        return None  # perhaps annotations, also in folders further below
+    listed = ", ".join(f"{count} {ending or 'other'}" for ending, count in counts.most_common(3))
+    content = f"contains no shards or annotations, only {listed}" if counts else "is empty"
+    return f"{path}: {content}; pass the folder or zip with the shards or the annotations"
 
 
 def describe_file(path: str) -> tuple[str, str]:

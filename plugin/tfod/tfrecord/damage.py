@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from dataclasses import dataclass
 
 from tfod.errors import ShardError
 from tfod.tfrecord.compression import is_tar
 from tfod.tfrecord.framing import HEADER_BYTES
+from tfod.tfrecord.storage.urls import is_url
 
 DOWNLOAD_AGAIN = "download or export the shard again"
 WRONG_DATA = "the checksum of the data is wrong, the record was changed after it was written"
@@ -81,8 +83,9 @@ class Damage:
         fix = self.fix
         # Other damage leaves no record undamaged, or all records.
         has_undamaged = self.record is not None or self.kind is DamageKind.COMPRESSION
-        if has_undamaged and self.kind is not DamageKind.OVERSIZE:
-            fix += "; tfod repair writes the undamaged records to a new shard"
+        if has_undamaged and self.kind is not DamageKind.OVERSIZE and not is_url(self.shard):
+            command = f"tfod repair {shlex.quote(self.shard)} repaired"
+            fix += f"; to write the undamaged records to a new shard, type: {command}"
         return ShardError(
             self.cause, shard=self.shard, record=self.record, offset=self.offset, fix=fix
         )

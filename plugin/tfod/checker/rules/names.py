@@ -237,6 +237,7 @@ def _check_large_source_id(batch: Batch) -> Iterator[Finding]:
     why="The writer swapped two keys. No image has such a name, and no file can have it.",
     fix="In {script}, write the file name into image/filename and an id into image/source_id.",
     source="tensorflow/models: dataset_tools/create_pascal_tf_record.py",
+    explains="EXA009 NAM003 NAM004 NAM005 NAM006 NAM010",
 )
 def _check_no_data(batch: Batch) -> Iterator[Finding]:
     for key in (keys.FILENAME, keys.SOURCE_ID):

@@ -276,7 +276,8 @@ def read_text_file(name: str, max_bytes: int) -> bytes:
     try:
         # Reading from a device might never end.
         if os.path.exists(name) and not os.path.isfile(name):
-            raise LabelMapError(f"{name} cannot be read: it is not a regular file")
+            kind = "a folder; pass a file" if os.path.isdir(name) else "not a regular file"
+            raise LabelMapError(f"{name} cannot be read: it is {kind}")
         with open_shard(name) as (stream, _):
             data = bytearray()
             while len(data) <= max_bytes and (more := stream.read(_STEP)):
