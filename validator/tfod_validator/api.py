@@ -159,22 +159,12 @@ def report(key: str) -> AnyResponse:
     return response
 
 
-@api.get(f"{_V1}/validations/<key>/repaired")
-def repaired(key: str) -> AnyResponse:
-    """Return the repaired zip, which is deleted together with the upload."""
+@api.get(f"{_V1}/validations/<key>/repaired", defaults={"action": "repair"})
+@api.get(f"{_V1}/validations/<key>/converted", defaults={"action": "convert"})
+def changed_copy(key: str, *, action: str) -> AnyResponse:
+    """Return the zip of the repaired or converted copy, which is deleted with the upload."""
     validation = find(key)
-    return _send_copy(validation, validation.request.repair_of, "repair")
-
-
-@api.get(f"{_V1}/validations/<key>/converted")
-def converted(key: str) -> AnyResponse:
-    """Return the zip of the converted shards, which is deleted together with the upload."""
-    validation = find(key)
-    return _send_copy(validation, validation.request.convert_of, "convert")
-
-
-def _send_copy(validation: Validation, source: str | None, action: str) -> AnyResponse:
-    if source is None:
+    if getattr(validation.request, f"{action}_of") is None:
         start = f"Send a POST request to /{action} of a validation to start one."
         raise ProblemError(404, f"This validation has no such zip. {start}")
     path = validation.request.files[0].path_in(validation.folder)
@@ -259,10 +249,9 @@ def describe(validation: Validation, token: str) -> dict[str, Any]:
         "page": url_for("pages.report", key=key),
         **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
     }
-    if submission.repair_of is not None:
-        links["repaired"] = url_for("api.repaired", key=key)
-    if submission.convert_of is not None:
-        links["converted"] = url_for("api.converted", key=key)
+    for name, action in (("repaired", "repair"), ("converted", "convert")):
+        if getattr(submission, f"{action}_of") is not None:
+            links[name] = url_for("api.changed_copy", key=key, action=action)
     return {
         "id": key,
         **({"token": token} if token else {}),

@@ -29,7 +29,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from tfod_validator.answers import stream_part
 from tfod_validator.api import read_parameters
 from tfod_validator.folder import Validation
-from tfod_validator.offers import CONVERT, LABELS
+from tfod_validator.offers import LABELS
 from tfod_validator.settings import PREFIX, Settings
 from tfod_validator.uploads import accept as accept_upload
 from tfod_validator.uploads import change, find, queue
@@ -85,7 +85,6 @@ def report(key: str) -> AnyResponse | str:
         "validation": validation,
         "rules": all_rules(),
         "labels": LABELS,
-        "convert_label": CONVERT,
         "token": request.args.get("token", ""),
         "upload_ends": queue().folder.upload_ends(key),
         "expires": validation.request.created + queue().settings.report_seconds,

@@ -273,13 +273,11 @@ def _check_count(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
     key = batch.key_for(BOX_KEY)
     for row in np.flatnonzero(boxes.counts >= MAX_NUMBER_OF_BOXES).tolist():
-        count = int(boxes.counts[row])
-        if count > MAX_NUMBER_OF_BOXES:
-            message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
-            yield batch.finding(row, message, key, count)
-        else:
-            message = f"{count} boxes, one more than EfficientDet's default allows"
-            yield batch.finding(row, message, key, count, case="limit")
+        count, case = int(boxes.counts[row]), ""
+        message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
+        if count == MAX_NUMBER_OF_BOXES:
+            message, case = f"{count} boxes, one more than EfficientDet's default allows", "limit"
+        yield batch.finding(row, message, key, count, case=case)
 
 
 @rule(
