@@ -1,4 +1,7 @@
-"""README.md of a release: its readers have the package index, and no clone."""
+"""README.md of a release: its readers have the package index, and no clone.
+
+The first release replaces the texts for a clone. Later ones only change the version.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,10 @@ training, buckets and CVAT; there are also a single file without Python and cont
 `tfod --version` shows whether your wheel has the fast kernel. The examples on this page are files
 of the repository. [uv](https://docs.astral.sh/uv/) runs tfod without installing it:
 
-```console
-$ curl -fsSL {repository}/archive/refs/tags/v{version}.tar.gz | \\
+```
+curl -fsSL {repository}/archive/refs/tags/v{version}.tar.gz |
     tar xz --strip-components=1 {name}-{version}/examples
-$ uvx --from 'tfod[validator]' tfod check examples/shapes_good.zip
-VALID: 0 errors, 0 warnings, 0 infos
-...
+uvx --from 'tfod[validator]' tfod check examples/shapes_good.zip
 ```
 
 """
@@ -36,6 +37,7 @@ _LINES = {
     ),
     "(`pip install '.[cvat]'`)": "(`pip install 'tfod[cvat]'`)",
 }
+_VERSION = re.compile(r"(?<=[v-])\d+\.\d+\.\d+(?=\.tar\.gz|/examples|/docker/|' >> )")
 _SECTION = re.compile(r"(?<=^## Install\n\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
 
 
@@ -43,10 +45,12 @@ def for_index(text: str, version: str, repository: str) -> str:
     """Return the README of a release.
 
     Args:
-        text: README.md for readers with a clone.
+        text: README.md for readers with a clone, or of an earlier release.
         version: version of the release.
         repository: address of the repository, such as ``https://github.com/owner/name``.
     """
+    if "pip install 'tfod[" in text:
+        return _VERSION.sub(version, text)
     names = {"version": version, "repository": repository, "name": repository.rpartition("/")[2]}
     text, count = _SECTION.subn(lambda _: _INSTALL.format(**names), text)
     for line, replacement in _LINES.items():

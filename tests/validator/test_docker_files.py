@@ -46,7 +46,8 @@ def instructions(name: str) -> list[str]:
 
 
 def tag_of(image: str) -> str:
-    return image.rpartition("/")[2].partition(":")[2]
+    name = image.partition("@")[0]  # without the digest that `make pin` adds
+    return name.rpartition("/")[2].partition(":")[2]
 
 
 def test_the_last_stage_runs_as_a_user_by_number() -> None:
