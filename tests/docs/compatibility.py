@@ -48,11 +48,11 @@ def rows() -> Iterator[tuple[str, str, str]]:
     oldest, *_, newest = pythons()
     for python in pythons():
         tests = "core"
-        if python == newest:
+        if python in (oldest, newest):
             tests = "core, checker, service"
         if python == python_of_ci():
             tests = "everything"
-        bounds = ", also with the oldest supported packages" if python == oldest else ""
+        bounds = ", with the oldest supported packages" if python == oldest else ""
         yield "Python", python, tests + bounds
     old = find(r"^datumaro\S*==(.+)$", "tests/datumaro-0.3.txt")
     yield "Datumaro", old, "the formats; CVAT's export and import"
