@@ -270,8 +270,8 @@ $(VENV)/docs.installed: $(VENV)/bin/python $(SOURCES)
 	$(INSTALL) .venv-release uv twine check-jsonschema 'pytest>=9'
 	touch $@
 
-.venv-lowest/installed: $(VENV)/test.installed pyproject.toml tests/lowest.txt
-	$(UV) venv --quiet --python $(call PYTHON_OF,3.10) .venv-lowest
+.venv-lowest/installed: $(UV) pyproject.toml tests/lowest.txt
+	$(UV) venv --quiet --clear --python $(call PYTHON_OF,$(firstword $(ALL_PYTHONS))) .venv-lowest
 	$(INSTALL) .venv-lowest --resolution lowest-direct -r pyproject.toml --extra validator -r tests/lowest.txt
 	$(INSTALL) .venv-lowest --no-deps -e .
 	touch $@

@@ -1,13 +1,14 @@
-"""A build hook that compiles the kernel with cargo, if cargo is installed.
+"""Build hooks: one compiles the kernel with cargo, one writes the readme of the index page.
 
-The wheel is then for one platform and any Python 3. Without cargo, the build prints a warning, and
-the wheel is for any platform and uses the kernel in Python.
+With cargo, the wheel is for one platform and any Python 3. Without it, the build prints a warning,
+and the wheel is for any platform and uses the kernel in Python.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+_PAGES = {"Documentation": "docs", "Changelog": "CHANGELOG.md", "Security": "SECURITY.md"}
+_IMAGE_OR_LINK = re.compile(r"(!?)(\[[^\]]*\])\((?!https?:|#)([^)]+)\)")
 _NAMES = {"win32": "tfod_kernel.dll", "darwin": "libtfod_kernel.dylib"}
 
 
@@ -70,3 +74,24 @@ def _compile(source: Path, target: Path) -> str:
     if not result.returncode:
         return ""
     return (result.stderr.strip().splitlines() or ["cargo failed"])[-1]
+
+
+class ReadmeHook(MetadataHookInterface):
+    """A hook that adds the README with absolute links, and the addresses of the project.
+
+    The address of the repository is in pyproject.toml only, as an option of this hook.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add ``readme`` and ``urls`` for the tag of this version."""
+        repository, tag = self.config["repository"], f"v{metadata['version']}"
+        text = Path(self.root, "README.md").read_text("utf-8")
+
+        def make_absolute(match: re.Match[str]) -> str:
+            mark, label, target = match.groups()
+            return f"{mark}{label}({repository}/{'raw' if mark else 'blob'}/{tag}/{target})"
+
+        text = _IMAGE_OR_LINK.sub(make_absolute, text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        pages = {name: f"{repository}/blob/{tag}/{path}" for name, path in _PAGES.items()}
+        metadata["urls"] = {"Source": repository, "Issues": f"{repository}/issues", **pages}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,9 +11,12 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections.abc import Iterator
+from email import message_from_string
 from pathlib import Path
 
 import pytest
+from tfod.version import __version__ as version
 
 from tests.commands import require
 from tests.conftest import CORPUS
@@ -55,6 +59,29 @@ def test_contents(wheel: Path) -> None:
         if line.startswith("Requires-Dist") and "extra ==" not in line
     ]
     assert required == ["google-crc32c>=1.5.0", "numpy>=1.22.4", "protobuf>=3.19.6"]
+
+
+def test_the_index_page_has_absolute_links(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    (metadata,) = (name for name in names if name.endswith("METADATA"))
+    message = message_from_string(zipfile.ZipFile(wheel).read(metadata).decode())
+    urls = dict(url.split(", ") for url in message.get_all("Project-URL", []))
+    assert urls.keys() == {"Source", "Issues", "Documentation", "Changelog", "Security"}
+    below = re.compile(rf"{re.escape(urls['Source'])}/(?:blob|raw)/v{re.escape(version)}/(.+)")
+    targets = re.findall(r"\]\(([^)]+)\)", message.get_payload())
+    assert len(targets) > 20 and not [one for one in targets if not one.startswith("https://")]
+    found = filter(None, map(below.match, (*targets, *urls.values())))
+    paths = [match[1].partition("#")[0] for match in found]
+    assert len(paths) > 20 and all((ROOT / path).exists() for path in paths)
+    assert sum(urls["Source"].removeprefix("https://") in text for text in addresses()) == 1
+
+
+def addresses() -> Iterator[str]:
+    """The texts of the files that Git knows, but for the changelog."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    for name in listed.stdout.decode().split("\0"):
+        if name and name != "CHANGELOG.md" and (ROOT / name).is_file():
+            yield (ROOT / name).read_text("utf-8", "replace")
 
 
 def test_an_installed_copy_finds_its_label_maps_and_activates(wheel: Path, tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def test_all_lists_of_pythons_agree() -> None:
     yaml = pytest.importorskip("yaml")
     ci = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
     assert ci["jobs"]["pythons"]["strategy"]["matrix"]["python"] == pythons
+    lowest = [step["with"] for step in ci["jobs"]["lowest"]["steps"] if "with" in step]
+    assert lowest == [{"python-version": pythons[0]}]
     wheels = (ROOT / ".github/workflows/wheels.yml").read_text("utf-8")
     assert f"for python in python{pythons[0]} python{pythons[-1]}; do" in wheels
     texts = "README.md Makefile action.yml docs/ci.md docs/install.md docker/validator/Dockerfile"

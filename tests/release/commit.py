@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from pathlib import Path
 
 import tomllib
@@ -16,11 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 def repository() -> str:
     """Return the address of the repository, which pyproject.toml has."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for url in project["urls"].values():
-        if match := re.match(r"https://github\.com/[\w.-]+/[\w.-]+", url):
-            return match[0].removesuffix(".git")
-    raise SystemExit("pyproject.toml: [project.urls] has no address on github.com")
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    return str(tools["hatch"]["metadata"]["hooks"]["custom"]["repository"])
 
 
 def write(root: Path, date: str) -> None:

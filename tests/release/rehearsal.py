@@ -129,6 +129,9 @@ def install_from_index(address: str) -> None:
     installed = run("uv", "pip", "freeze", "--quiet", *python, **environment)
     version = run(FOLDER / "empty" / "bin" / "tfod", "--version").strip()
     say(f"installed from the index: {', '.join(installed.split())}; {version}")
+    output = run("uvx", "tfod", "check", ROOT / "examples" / "shapes_good.zip", **environment)
+    if "VALID: 0 errors" not in output:
+        raise SystemExit(f"release-check: uvx tfod check: {output}")
     refused = subprocess.run(
         [FOLDER / "empty" / "bin" / "tfod", "serve"], capture_output=True, text=True, check=False
     )
@@ -233,12 +236,13 @@ def summary() -> str:
     sizes = "\n".join(f"  {path.name:<45} {path.stat().st_size:>12,} bytes" for path in files)
     minor = VERSION.rpartition(".")[0]
     return f"""
-A release of {VERSION} would publish these files, made here in build/release/dist:
+Made here, in build/release/dist:
 {sizes}
-and, made by .github/workflows/wheels.yml after the tag v{VERSION}:
-  the wheels for Linux (x86_64, aarch64), macOS and Windows, and the sdist: to PyPI
-  tfod-linux-x86_64 and SHA256SUMS: to the release on GitHub, with build/release/notes.md
-  the images tfod-validator and tfod-cvat, tags {VERSION}, {minor} and latest: to ghcr.io
+
+After the tag v{VERSION}, .github/workflows/wheels.yml would make these again and publish
+  to PyPI: the sdist, and wheels for Linux (x86_64, aarch64), macOS and Windows
+  to the release on GitHub: these, tfod-linux-x86_64, SHA256SUMS and build/release/notes.md
+  to ghcr.io: the images tfod-validator and tfod-cvat with the tags {VERSION}, {minor} and latest
 
 Only a person with accounts can:
   1. create {repository()}, or put another address into pyproject.toml

@@ -80,6 +80,22 @@ def test_notes_are_the_section_of_the_version() -> None:
     assert notes(CHANGELOG, "0.1.0") == "- The first.\n"
 
 
+def test_the_files_of_a_release_agree_with_its_tag(tree: Path) -> None:
+    pytest.importorskip("tomllib")
+    from tests.release.commit import write
+
+    (tree / "CHANGELOG.md").write_text(CHANGELOG.replace("2026-12-01", "not yet released"))
+    (tree / "README.md").write_text((ROOT / "README.md").read_text("utf-8"), encoding="utf-8")
+    if "not on PyPI yet" not in (tree / "README.md").read_text("utf-8"):
+        pytest.skip("README.md is that of a release")
+    git(tree, "tag", "v0.2.0")
+    assert len(list(disagreements(tree))) == 1
+    write(tree, "2026-12-01")
+    assert list(disagreements(tree)) == []
+    assert (tree / "CHANGELOG.md").read_text() == CHANGELOG
+    assert "pip install 'tfod[datumaro,validator]'" in (tree / "README.md").read_text("utf-8")
+
+
 def test_the_date_replaces_the_words_once() -> None:
     planned = CHANGELOG.replace("2026-12-01", "not yet released")
     assert with_date(planned, "0.2.0", "2026-12-01") == CHANGELOG

@@ -73,5 +73,5 @@ def test_installer_may_do_little() -> None:
 
 def test_no_path_depends_on_the_folder_of_the_first_file() -> None:
     """A relative path of the second file would be one of CVAT's folder."""
-    assert OURS["services"]["tfod"]["build"]["context"].startswith("${TFOD_SOURCE:-https://")
+    assert OURS["services"]["tfod"]["build"]["context"].startswith("${TFOD_SOURCE:?")
     assert not re.search(r"""[\s"'\[]\.{1,2}/""", FILE.read_text(encoding="utf-8"))
