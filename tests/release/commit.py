@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def repository() -> str:
-    """Return the address of the repository, which pyproject.toml has."""
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
-    return str(tools["hatch"]["metadata"]["hooks"]["custom"]["repository"])
+    """Return the address of the repository, which pyproject.toml has for the build hook."""
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
+    return str(hatch["metadata"]["hooks"]["custom"]["repository"])
 
 
 def write(root: Path, date: str) -> None:

@@ -245,12 +245,13 @@ After the tag v{VERSION}, .github/workflows/wheels.yml would make these again an
   to ghcr.io: the images tfod-validator and tfod-cvat with the tags {VERSION}, {minor} and latest
 
 Only a person with accounts can:
-  1. create {repository()}, or put another address into pyproject.toml
+  1. create {repository()}, or put another address into pyproject.toml;
+     allow private reports of vulnerabilities there, which SECURITY.md promises
   2. reserve the name tfod on PyPI, with wheels.yml as a trusted publisher in the environment pypi
   3. type `make pin` and commit: it asks github.com and the registries for commits and digests
   4. see ci.yml pass on GitHub: nothing was run on macOS and Windows here
   5. type `make release-files`, commit, and push the tag v{VERSION}
-  6. send a report to the address in SECURITY.md, and see it arrive"""
+  6. make the images public in the settings of the packages on ghcr.io"""
 
 
 if __name__ == "__main__":

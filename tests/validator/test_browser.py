@@ -227,6 +227,8 @@ def test_boxes_outside_the_image_are_clipped(url: str, open_page: OpenPage) -> N
     page.get_by_role("link", name="Enlarge").click()
     page.keyboard.press("Escape")
     assert page.locator(".card:target").count() == 0
+    steps = page.locator(".next").inner_text()
+    assert "Or use “Clip boxes to the image” or “Drop these boxes” above." in steps
     clip = page.locator(".repairs li", has=page.get_by_role("button", name="Clip boxes"))
     assert "BOX003" in clip.inner_text() and "none of these errors remains" in clip.inner_text()
     clip.get_by_role("button").click()

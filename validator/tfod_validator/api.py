@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, request, url_for
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from tfod.checker.advice import fill_in
 from tfod.checker.finding import FAMILIES, Rule, Severity
 from tfod.checker.profiles.file import profile_to_document
 from tfod.checker.profiles.profile import READY
@@ -70,19 +71,10 @@ def create() -> AnyResponse:
     return _send_validation(query, *accept({name: query[name] for name in query.keys() & {"for"}}))
 
 
-@api.post(f"{_V1}/validations/<key>/repair")
-def repair(key: str) -> AnyResponse:
-    """Repair a copy of an upload, and check it as a new validation."""
-    return _change(key, converts=False)
-
-
-@api.post(f"{_V1}/validations/<key>/convert")
-def convert(key: str) -> AnyResponse:
-    """Convert an uploaded zip of annotations to shards, and check them as a new validation."""
-    return _change(key, converts=True)
-
-
-def _change(key: str, *, converts: bool) -> AnyResponse:
+@api.post(f"{_V1}/validations/<key>/repair", defaults={"converts": False})
+@api.post(f"{_V1}/validations/<key>/convert", defaults={"converts": True})
+def change_copy(key: str, *, converts: bool) -> AnyResponse:
+    """Repair a copy of an upload or convert it to shards, and check it as a new validation."""
     query = read_parameters(*_ANSWER, "token", "odd_boxes")
     odd_boxes = query.get("odd_boxes", request.form.get("odd_boxes"))
     copy = change(key, query.get("token", ""), odd_boxes, converts=converts)
@@ -167,22 +159,12 @@ def report(key: str) -> AnyResponse:
     return response
 
 
-@api.get(f"{_V1}/validations/<key>/repaired")
-def repaired(key: str) -> AnyResponse:
-    """Return the repaired zip, which is deleted together with the upload."""
+@api.get(f"{_V1}/validations/<key>/repaired", defaults={"action": "repair"})
+@api.get(f"{_V1}/validations/<key>/converted", defaults={"action": "convert"})
+def changed_copy(key: str, *, action: str) -> AnyResponse:
+    """Return the zip of the repaired or converted copy, which is deleted with the upload."""
     validation = find(key)
-    return _send_copy(validation, validation.request.repair_of, "repair")
-
-
-@api.get(f"{_V1}/validations/<key>/converted")
-def converted(key: str) -> AnyResponse:
-    """Return the zip of the converted shards, which is deleted together with the upload."""
-    validation = find(key)
-    return _send_copy(validation, validation.request.convert_of, "convert")
-
-
-def _send_copy(validation: Validation, source: str | None, action: str) -> AnyResponse:
-    if source is None:
+    if getattr(validation.request, f"{action}_of") is None:
         start = f"Send a POST request to /{action} of a validation to start one."
         raise ProblemError(404, f"This validation has no such zip. {start}")
     path = validation.request.files[0].path_in(validation.folder)
@@ -215,7 +197,7 @@ def rule(code: str) -> AnyResponse:
 
 
 def _rule_to_json(rule: Rule) -> dict[str, str]:
-    return {name: getattr(rule, name) for name in _RULE}
+    return {**{name: getattr(rule, name) for name in _RULE}, "fix": fill_in(rule.fix)}
 
 
 @api.get("/healthz")
@@ -267,10 +249,9 @@ def describe(validation: Validation, token: str) -> dict[str, Any]:
         "page": url_for("pages.report", key=key),
         **{name: url_for("api.report", key=key, format=name) for name in REPORTS},
     }
-    if submission.repair_of is not None:
-        links["repaired"] = url_for("api.repaired", key=key)
-    if submission.convert_of is not None:
-        links["converted"] = url_for("api.converted", key=key)
+    for name, action in (("repaired", "repair"), ("converted", "convert")):
+        if getattr(submission, f"{action}_of") is not None:
+            links[name] = url_for("api.changed_copy", key=key, action=action)
     return {
         "id": key,
         **({"token": token} if token else {}),

@@ -21,9 +21,13 @@ _SOURCE_ID_RULES = ("NAM010", "NAM011")
 _NEW_SOURCE_ID = "The source id becomes a new number; the text is kept in tfod/attributes."
 """The repair for these rules if they are errors for the receiver; else they are not repaired."""
 _NO_SHARD = "ZIP013"
-LABELS = {"": "Repair a copy", "clip": "Clip boxes to the image", "drop": "Drop these boxes"}
-"""The labels of the buttons, by ``odd_boxes`` of the repair."""
-CONVERT = "Convert this and check it"
+LABELS = {
+    "": "Repair a copy",
+    "clip": "Clip boxes to the image",
+    "drop": "Drop these boxes",
+    "convert": "Convert this and check it",
+}
+"""The labels of the buttons, by ``odd_boxes`` of a repair, or ``convert``."""
 
 
 def list_offers(report: Report, *, is_repaired: bool) -> list[dict[str, Any]]:
@@ -91,7 +95,7 @@ def _is_changed(finding: Finding, odd_boxes: str) -> bool:
 
 def list_buttons(offers: Sequence[dict[str, Any]], convertible: str) -> dict[str, list[str]]:
     """Return the labels of the buttons that remove findings, by the code of their rule."""
-    buttons = {_NO_SHARD: [CONVERT]} if convertible else {}
+    buttons = {_NO_SHARD: [LABELS["convert"]]} if convertible else {}
     for offer in offers:
         for code, *_ in offer["changes"]:
             buttons.setdefault(code, []).append(LABELS[offer["odd_boxes"]])

@@ -29,7 +29,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from tfod_validator.answers import stream_part
 from tfod_validator.api import read_parameters
 from tfod_validator.folder import Validation
-from tfod_validator.offers import CONVERT, LABELS
+from tfod_validator.offers import LABELS
 from tfod_validator.settings import PREFIX, Settings
 from tfod_validator.uploads import accept as accept_upload
 from tfod_validator.uploads import change, find, queue
@@ -85,7 +85,6 @@ def report(key: str) -> AnyResponse | str:
         "validation": validation,
         "rules": all_rules(),
         "labels": LABELS,
-        "convert_label": CONVERT,
         "token": request.args.get("token", ""),
         "upload_ends": queue().folder.upload_ends(key),
         "expires": validation.request.created + queue().settings.report_seconds,
@@ -111,19 +110,10 @@ def delete(key: str) -> AnyResponse:
     return redirect(url_for("pages.index"), 303)
 
 
-@pages.post("/reports/<key>/repair")
-def repair(key: str) -> AnyResponse:
-    """Repair a copy of an upload, and check it."""
-    return _change(key, converts=False)
-
-
-@pages.post("/reports/<key>/convert")
-def convert(key: str) -> AnyResponse:
-    """Convert an upload to shards, and check them."""
-    return _change(key, converts=True)
-
-
-def _change(key: str, *, converts: bool) -> AnyResponse:
+@pages.post("/reports/<key>/repair", defaults={"converts": False})
+@pages.post("/reports/<key>/convert", defaults={"converts": True})
+def change_copy(key: str, *, converts: bool) -> AnyResponse:
+    """Repair a copy of an upload or convert it to shards, and check it."""
     token, odd_boxes = request.form.get("token", ""), request.form.get("odd_boxes") or None
     return _to_report(*change(key, token, odd_boxes, converts=converts))
 

@@ -303,12 +303,10 @@ def shorten(text: str, suffix: str = "") -> str:
 
 def _shorten_name(name: str) -> str:
     """Truncate a name to 80 characters, after escaping those that are not printable."""
-    if len(name) <= _MAX_NAME_LENGTH and (
-        name.isprintable() or len(repr(name)) <= _MAX_NAME_LENGTH + 2
-    ):
+    limit, start = _MAX_NAME_LENGTH, name[: _MAX_NAME_LENGTH - 1]
+    if len(name) <= limit and (name.isprintable() or len(repr(name)) <= limit + 2):
         return name
-    start = name[: _MAX_NAME_LENGTH - 1]
-    return (start if start.isprintable() else repr(start)[1:_MAX_NAME_LENGTH]) + "…"
+    return (start if start.isprintable() else repr(start)[1:limit]) + "…"
 
 
 def plural(count: int, noun: str) -> str:

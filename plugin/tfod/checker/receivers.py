@@ -128,9 +128,8 @@ DATUMARO = Receiver("datumaro", "Datumaro", _DATUMARO)
 OD_API = Receiver("od-api", "the OD API's trainer", _OD_API, "tf_detection_api")
 TF_VISION = Receiver("tf-vision", "TF-Vision", _TF_VISION | _MASKS_ARE_0_AND_1, "tf_vision")
 MODEL_MAKER = Receiver("model-maker", "MediaPipe Model Maker", _TF_VISION, "tf_vision")
-EFFICIENTDET = Receiver(
-    "efficientdet", "EfficientDet (automl, TAO)", _EFFICIENTDET, "tf_detection_api"
-)
+_AUTOML = "EfficientDet (automl, TAO)"
+EFFICIENTDET = Receiver("efficientdet", _AUTOML, _EFFICIENTDET, "tf_detection_api")
 
 RECEIVERS = {
     receiver.name: receiver

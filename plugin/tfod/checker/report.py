@@ -79,9 +79,8 @@ class Counts(NamedTuple):
         """Compute the totals of shards and their findings."""
         by_code = {code: counts.total() for code, counts in sorted(findings.counts.items())}
         by_severity = dict.fromkeys(Severity, 0)
-        for code, count in by_code.items():
-            if count:
-                by_severity[findings.worst[code]] += count
+        for code, worst in findings.worst.items():
+            by_severity[worst] += by_code.get(code, 0)
         by_shard: dict[str, dict[str, int]] = {}
         for code in by_code:
             for shard, count in findings.counts[code].items():
@@ -270,10 +269,6 @@ class Report:
             for dataset in self.datasets
             for name in (*dataset.sources, *dataset.label_maps)
         }
-
-    def flatten(self, *fields: str) -> list[tuple[Any, ...]]:
-        """Return the findings as tuples of these fields, for tests of one line."""
-        return [tuple(getattr(finding, name) for name in fields) for finding in self.findings]
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the report as a JSON object, with its keys in a fixed order."""

@@ -121,17 +121,16 @@ class Batch:
         """Yield the problems of the detections that the rule with this code reports."""
 
         def make(problem: DetectionProblem) -> Finding:
-            value: JsonValue = (
-                {**problem.value} if isinstance(problem.value, Mapping) else problem.value
-            )
-            return self.finding(problem.row, problem.message, problem.key, value, case=problem.case)
+            value = problem.value
+            shown: JsonValue = {**value} if isinstance(value, Mapping) else value
+            return self.finding(problem.row, problem.message, problem.key, shown, case=problem.case)
 
-        problems = [problem for problem in self.detections.problems if problem.code == code]
-        for case in dict.fromkeys(problem.case for problem in problems):
-            matches = [
-                problem for problem in problems if problem.case == case and self.live[problem.row]
-            ]
-            yield from self.findings(matches, make, case)
+        by_case: dict[str, list[DetectionProblem]] = {}
+        for problem in self.detections.problems:
+            if problem.code == code and self.live[problem.row]:
+                by_case.setdefault(problem.case, []).append(problem)
+        for case, problems in by_case.items():
+            yield from self.findings(problems, make, case)
 
     def findings(
         self, rows: Sequence[T], make: Callable[[T], Finding], case: str = ""

@@ -80,8 +80,7 @@ class Decoder:
 
     def failures(self, detections: Detections, rows: Sequence[int]) -> dict[int, str]:
         """Decode images of these records, and return the error of each, or ""."""
-        chosen: list[int] = []
-        spans: list[memoryview] = []
+        images: dict[int, memoryview] = {}
         offsets = detections.examples.records.offsets
         for row in rows:
             if self._count >= self._limit:
@@ -90,18 +89,18 @@ class Decoder:
             max_pixels = max(_SMALL_IMAGE, (end - start) * _MAX_PIXELS_PER_BYTE)
             is_skipped = self._skips_bombs and header and header.height * header.width > max_pixels
             if header and not is_skipped and self._is_due(int(offsets[row])):
-                chosen.append(row)
-                spans.append(memoryview(detections.examples.buffer)[start:end])
+                images[row] = memoryview(detections.examples.buffer)[start:end]
                 self._count += 1
-        if not spans:
+        if not images:
             return {}
         with strict_pillow():
-            if min(len(spans), self._threads) < 2:
-                return dict(zip(chosen, map(find_decoding_error, spans), strict=True))
+            if min(len(images), self._threads) < 2:
+                return {row: find_decoding_error(image) for row, image in images.items()}
             from concurrent.futures import ThreadPoolExecutor  # only needed for images
 
             with ThreadPoolExecutor(self._threads) as pool:
-                return dict(zip(chosen, pool.map(find_decoding_error, spans), strict=True))
+                errors = pool.map(find_decoding_error, images.values())
+                return dict(zip(images, errors, strict=True))
 
     def _is_due(self, offset: int) -> bool:
         """Return whether to decode the image of the record at an offset."""

@@ -171,10 +171,8 @@ class DatasetResult:
             return  # the texts are misspelled
         suffix = f"; this label map may belong to another dataset: {name}"
         shard.findings.listed["LAB006"] = [
-            finding._replace(
-                message=shorten(finding.message, suffix), fix=FOREIGN_MAP, covers=[name]
-            )
-            for finding in shard.findings.listed["LAB006"]
+            item._replace(message=shorten(item.message, suffix), fix=FOREIGN_MAP, covers=[name])
+            for item in shard.findings.listed["LAB006"]
         ]
 
     def count(self, code: str, shard: str) -> int:

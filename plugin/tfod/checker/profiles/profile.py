@@ -81,9 +81,8 @@ def restrict_field_mapping(
 ) -> FieldMapping:
     """Return a field mapping, by default the OD API's, without keys that are not features."""
     usual = usual or FieldMapping()
-    mapping: dict[str, Any] = {
-        name: key if key in features else None for name, key in usual.by_name.items()
-    }
+    keys = usual.by_name.items()
+    mapping: dict[str, Any] = {name: key if key in features else None for name, key in keys}
     if all(key in features for key in usual.box):
         mapping["box"] = usual.box
     return FieldMapping.only(**mapping)

@@ -129,9 +129,7 @@ def choose_class_colour(name: str) -> str:
 
 def choose_text_colour(background: str) -> str:
     """Return black or white, whichever has the higher contrast on a colour of the palette."""
-    light = (
-        np.array([int(background[start : start + 2], 16) / 255 for start in (1, 3, 5)]) ** _GAMMA
-    )
+    light = (np.array([*bytes.fromhex(background[1:])]) / 255) ** _GAMMA
     return "#000" if light @ _LUMINANCES > _LIGHT else "#fff"
 
 

@@ -60,10 +60,8 @@ def group_findings(report: Report, *, on_page: bool = False) -> list[Group]:
         listed.setdefault((finding.code, finding.cause), []).append(finding)
     totals, files = _count_by_cause(report, listed)
     groups = [
-        _make_group(report, *key, listed.get(key, []), on_page)._replace(
-            total=total, files=files[key]
-        )
-        for key, total in totals.items()
+        _make_group(report, *key, listed.get(key, []), on_page)._replace(total=n, files=files[key])
+        for key, n in totals.items()
     ]
     order = list(FAMILIES)
 
@@ -73,11 +71,9 @@ def group_findings(report: Report, *, on_page: bool = False) -> list[Group]:
     groups.sort(key=sort_key)
     codes = {group.code for group in groups if not group.cause}
     roots = [group for group in groups if group.cause not in codes]
-    explained = {
-        root.code: [group for group in groups if group.cause == root.code] for root in roots
-    }
-    roots.sort(key=lambda root: min(map(sort_key, (root, *explained[root.code]))))
-    return [group for root in roots for group in (root, *explained[root.code])]
+    families = [[root, *(item for item in groups if item.cause == root.code)] for root in roots]
+    families.sort(key=lambda family: min(map(sort_key, family)))
+    return [group for family in families for group in family]
 
 
 def _count_by_cause(

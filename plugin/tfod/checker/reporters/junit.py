@@ -37,9 +37,7 @@ def render_junit(report: Report) -> str:
         for key, value in values.items():
             SubElement(properties, "property", name=key, value=visible(value))
         for group in (group for group in groups if group.code in counts):
-            listed = [
-                finding for finding in group.findings if report.find_source(finding.shard) == name
-            ]
+            listed = [item for item in group.findings if report.find_source(item.shard) == name]
             parts = [item for item in groups if item.code == group.code]
             if len(parts) == 1:  # otherwise, another rule explains some of the findings
                 _add_rule(suite, group, listed, counts[group.code], report)

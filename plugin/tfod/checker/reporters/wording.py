@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfod.checker.advice import complete_command, fill_in, find_source_with, split_command
@@ -246,7 +246,9 @@ def suggest_repair(report: Report, groups: Sequence[Group]) -> list[tuple[str, s
     """Suggest the command that shows what can be repaired, if anything can."""
     failing = (group for group in groups if group.severity.rank >= report.fail_on.rank)
     repairable = {group.code for group in failing if group.is_repairable and not group.cause}
-    name = _find_repairable(report, repairable)
+    shards = report.counts.by_shard.items() if report.counts.records else ()
+    names = [shard for shard, counts in shards if repairable & counts.keys()]
+    name = find_source_with(report, names, report.datasets)
     sentence = "See what tfod can repair automatically (this writes nothing):"
     command = complete_command(report, "tfod repair SOURCE repaired --dry-run", name)
     return [(sentence, command)] if name else []
@@ -270,13 +272,6 @@ def _suggest_uses(report: Report) -> list[tuple[str, str]]:
         line = f"label_map_path: {label_map} tf_record_input_reader {{ input_path: {shard} }}"
         return [(sentence, line)]
     return []
-
-
-def _find_repairable(report: Report, codes: Set[str]) -> str:
-    """Return the file or folder with findings of these rules; "" if nothing can be repaired."""
-    shards = report.counts.by_shard.items() if report.counts.records else ()
-    names = [shard for shard, counts in shards if codes & counts.keys()]
-    return find_source_with(report, names, report.datasets)
 
 
 # Documentation of rules, for `tfod rules`, docs/rules and the page of the service

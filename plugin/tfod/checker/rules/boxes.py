@@ -7,22 +7,25 @@ all boxes of the batch, and ``number`` its index within its record, which messag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tfod.checker.analysis.batch import Batch
+from tfod.checker.analysis.box_arrays import Boxes
 from tfod.checker.analysis.box_forms import FIXES, SAMPLE_SIZE, SIZES, find_box_forms, sample_boxes
 from tfod.checker.analysis.column_order import MAX_COORDINATE, ROUNDING_ERROR, SIDES, BoxColumns
 from tfod.checker.analysis.result import DatasetResult
 from tfod.checker.finding import Finding, JsonValue, Severity
-from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
+from tfod.checker.rules.registry import BatchCheck, dataset_rule, detection_rule, rule
 from tfod.detection.box_geometry import have_area, touch_image
 from tfod.detection.problems import READ
 from tfod.sources.layouts import BOX_KEY
 
 MAX_NUMBER_OF_BOXES = 100
 _NEARLY_ONE_PIXEL = 1 - 1e-3  # rounding can make a box of one pixel slightly smaller
+BoxCheck: TypeAlias = "Callable[[Batch, Boxes], Iterable[Finding]]"
 _MIN_BOXES = 10  # in a shard with fewer boxes, BOX007 reports each of them
 
 _REDRAW = "In {tool}, redraw {box} in {image}"
@@ -30,6 +33,17 @@ _CLIP = f"{_REDRAW}, or clip such boxes: tfod repair SOURCE repaired --odd-boxes
 _DROP = "drop such boxes: tfod repair SOURCE repaired --odd-boxes drop"
 _REDRAW_OR_DROP = f"{_REDRAW}, or {_DROP}"
 _TO_ABSOLUTE = "tensorflow/models: core/box_list_ops.py, to_absolute_coordinates"
+
+
+def _box_rule(heading: str, **options: Any) -> Callable[[BoxCheck], BatchCheck]:
+    """Declare a rule that is only called if a batch has boxes that may be invalid."""
+
+    def declare(check: BoxCheck) -> BatchCheck:
+        return rule(heading, **options)(
+            lambda batch: () if batch.boxes.all_valid else check(batch, batch.boxes)
+        )
+
+    return declare
 
 
 def _format_corners(corners: list[float]) -> str:
@@ -65,7 +79,7 @@ def _check_list_lengths(batch: Batch) -> Iterator[Finding]:
         yield from batch.findings(rows, make_finding, case)
 
 
-@rule(
+@_box_rule(
     "BOX002 error: box coordinate is not a finite number",
     why="The trainer silently drops boxes with NaN coordinates, and a single infinite coordinate "
     "makes the loss NaN.",
@@ -73,11 +87,7 @@ def _check_list_lengths(batch: Batch) -> Iterator[Finding]:
     source="tensorflow/models: utils/ops.py, filter_groundtruth_with_nan_box_coordinates; "
     "tensorflow/models#1881",
 )
-def _check_finite(batch: Batch) -> Iterator[Finding]:
-    boxes = batch.boxes
-    if boxes.all_valid:
-        return
-
+def _check_finite(batch: Batch, boxes: Boxes) -> Iterator[Finding]:
     def make_finding(box: int) -> Finding:
         row, number, corners = boxes.at(box)
         side = next(index for index, corner in enumerate(corners) if not np.isfinite(corner))
@@ -88,24 +98,21 @@ def _check_finite(batch: Batch) -> Iterator[Finding]:
     yield from batch.findings(np.flatnonzero(~boxes.finite).tolist(), make_finding)
 
 
-@rule(
+@_box_rule(
     "BOX003 error: box far outside the image",
     why="Training stops with 'maximum box coordinate value is larger than 1.1', or the box is "
     "clipped to nothing. It may have been normalized by another size than that of the image.",
     fix=_CLIP,
     source=_TO_ABSOLUTE,
 )
-def _check_far_outside(batch: Batch) -> Iterable[Finding]:
+def _check_far_outside(batch: Batch, boxes: Boxes) -> Iterable[Finding]:
     """Report boxes that extend beyond the image further than the trainer tolerates."""
-    boxes = batch.boxes
-    if boxes.all_valid:
-        return ()
     mask = boxes.normalized & (boxes.overhang > MAX_COORDINATE - 1 + ROUNDING_ERROR)
     mask |= boxes.far & ~boxes.in_pixels  # large coordinates that BOX005 does not report
     return _overhang_findings(batch, mask)
 
 
-@rule(
+@_box_rule(
     "BOX004 warning: box extends slightly beyond the image",
     why="The trainer tolerates coordinates up to 1.1, but outside the image nothing of the object "
     "is visible.",
@@ -114,11 +121,8 @@ def _check_far_outside(batch: Batch) -> Iterable[Finding]:
     repair="Boxes that extend beyond the image by at most one pixel, a rounding error, are "
     "clipped. Other boxes are left unchanged.",
 )
-def _check_slightly_outside(batch: Batch) -> Iterable[Finding]:
+def _check_slightly_outside(batch: Batch, boxes: Boxes) -> Iterable[Finding]:
     """Report boxes that extend beyond the image, but no further than the trainer tolerates."""
-    boxes = batch.boxes
-    if boxes.all_valid:
-        return ()
     overhang = boxes.overhang
     mask = boxes.normalized & (overhang > ROUNDING_ERROR)
     mask &= overhang <= MAX_COORDINATE - 1 + ROUNDING_ERROR
@@ -137,7 +141,7 @@ def _overhang_findings(batch: Batch, mask: np.ndarray) -> Iterator[Finding]:
     yield from batch.box_findings(mask & ~can_be_clipped, describe, _REDRAW_OR_DROP)
 
 
-@rule(
+@_box_rule(
     "BOX005 error: box in pixels instead of normalized coordinates",
     why="Readers multiply coordinates by the image size, which puts these boxes far outside the "
     "image. Datumaro clamps them to nothing.",
@@ -146,30 +150,25 @@ def _overhang_findings(batch: Batch, mask: np.ndarray) -> Iterator[Finding]:
     source="tensorflow/models#9892; tensorflow/models#1881",
     explains="BOX003 BOX004 BOX006 BOX007 BOX011 BOX012 BOX021 BOX023",
 )
-def _check_pixels(batch: Batch) -> Iterable[Finding]:
+def _check_pixels(batch: Batch, boxes: Boxes) -> Iterable[Finding]:
     """Report boxes with a coordinate above 2 that miss the image or start in its first pixel."""
-    boxes = batch.boxes
-    if boxes.all_valid:
-        return ()
     prefix = f"looks like {' or '.join(find_box_forms(sample_boxes(boxes))) or 'pixels'}: "
     are_slips = 2 * boxes.in_pixels.sum() <= len(boxes.corners)  # others can be divided together
-    fix = _REDRAW_OR_DROP if are_slips else ""
     return batch.box_findings(
-        boxes.in_pixels, lambda _, corners: prefix + _format_corners(corners), fix
+        boxes.in_pixels,
+        lambda _, corners: prefix + _format_corners(corners),
+        _REDRAW_OR_DROP if are_slips else "",
     )
 
 
-@rule(
+@_box_rule(
     "BOX006 error: box is inverted",
     why="The trainer asserts that ymax >= ymin and xmax >= xmin, and stops. Older versions lack "
     "that check and continue with a NaN loss.",
     fix=_REDRAW_OR_DROP,
     source="tensorflow/models: inputs.py, assert_or_prune_invalid_boxes; tensorflow/models#5474",
 )
-def _check_inverted(batch: Batch) -> Iterable[Finding]:
-    boxes = batch.boxes
-    if boxes.all_valid:
-        return ()
+def _check_inverted(batch: Batch, boxes: Boxes) -> Iterable[Finding]:
     with np.errstate(invalid="ignore"):
         mask = boxes.normalized | (boxes.far & touch_image(boxes.corners))
         mask &= (boxes.size < 0).any(axis=1)
@@ -182,7 +181,7 @@ def _describe_inversion(_: int, corners: list[float]) -> str:
     return f"is inverted, {reason}: {_format_corners(corners)}"
 
 
-@rule(
+@_box_rule(
     "BOX007 warning: box has no area",
     why="It overlaps no anchor, so the model learns nothing from it; a model that matches every "
     "box learns a size of 1e-8, which the box coder adds. Training does not stop.",
@@ -190,13 +189,9 @@ def _describe_inversion(_: int, corners: list[float]) -> str:
     source="tensorflow/models: box_coders/faster_rcnn_box_coder.py, EPSILON; inputs.py, "
     "assert_or_prune_invalid_boxes lets it pass",
 )
-def _check_area(batch: Batch) -> Iterable[Finding]:
-    boxes = batch.boxes
-    if boxes.all_valid:
-        return ()
-    return batch.box_findings(
-        boxes.flat, lambda _, corners: f"has no area: {_format_corners(corners)}"
-    )
+def _check_area(batch: Batch, boxes: Boxes) -> Iterable[Finding]:
+    text = "has no area: "
+    return batch.box_findings(boxes.flat, lambda _, corners: text + _format_corners(corners))
 
 
 @rule(
@@ -278,13 +273,11 @@ def _check_count(batch: Batch) -> Iterator[Finding]:
     boxes = batch.boxes
     key = batch.key_for(BOX_KEY)
     for row in np.flatnonzero(boxes.counts >= MAX_NUMBER_OF_BOXES).tolist():
-        count = int(boxes.counts[row])
-        if count > MAX_NUMBER_OF_BOXES:
-            message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
-            yield batch.finding(row, message, key, count)
-        else:
-            message = f"{count} boxes, one more than EfficientDet's default allows"
-            yield batch.finding(row, message, key, count, case="limit")
+        count, case = int(boxes.counts[row]), ""
+        message = f"{count} boxes, more than max_number_of_boxes ({MAX_NUMBER_OF_BOXES})"
+        if count == MAX_NUMBER_OF_BOXES:
+            message, case = f"{count} boxes, one more than EfficientDet's default allows", "limit"
+        yield batch.finding(row, message, key, count, case=case)
 
 
 @rule(
@@ -312,8 +305,8 @@ def _check_swapped_axes(batch: Batch) -> Iterator[Finding]:
         mask &= (maxima > MAX_COORDINATE + ROUNDING_ERROR).any(axis=1)
     rows = np.flatnonzero(has_boxes)[mask].tolist()
     for row, (x, y) in zip(rows, maxima[mask].tolist(), strict=True):
-        message = f"boxes extend to {x:.4g} in x and {y:.4g} in y, as if x was divided by the "
-        message += "height and y by the width"
+        extent = f"boxes extend to {x:.4g} in x and {y:.4g} in y"
+        message = f"{extent}, as if x was divided by the height and y by the width"
         yield batch.finding(row, message, batch.key_for(BOX_KEY))
 
 

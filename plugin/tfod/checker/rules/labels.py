@@ -322,12 +322,10 @@ def _find_similar_names(uses: Uses, label_map: LabelMap) -> Iterator[tuple[str, 
             spellings.setdefault(spelling, {}).setdefault(item.id if item else text, text)
     for texts in spellings.values():
         if len(texts) > 1:
-            shown = [
-                f"{excerpt(text)} ({plural(objects[text], 'object')})" for text in texts.values()
-            ]
+            used = texts.values()
+            shown = [f"{excerpt(text)} ({plural(objects[text], 'object')})" for text in used]
             message = f"{' and '.join(shown)} are {len(texts)} classes, but differ only in case, "
-            message += "spaces, hyphens or underscores"
-            yield message, list(texts.values())
+            yield f"{message}spaces, hyphens or underscores", [*used]
 
 
 @rule(

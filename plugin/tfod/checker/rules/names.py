@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -50,13 +50,22 @@ def _check_name(batch: Batch) -> Iterator[Finding]:
 )
 def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.filename
+    return _report_repeats(result, keys.FILENAME, key, "name", lambda item: item.location.item)
 
+
+def _report_repeats(
+    result: DatasetResult,
+    kind: str,
+    key: str | None,
+    noun: str,
+    get: Callable[[Repeat], str | None],
+) -> Iterator[Finding]:
     def make_finding(repeat: Repeat) -> Finding:
-        name, first = repeat.location.item or "", repeat.first
-        message = f"{excerpt(name)} is also the name of record {first.record} of {first.shard}"
-        return Finding(message, key, name).at(repeat.location)
+        text, first = get(repeat) or "", repeat.first
+        message = f"{excerpt(text)} is also the {noun} of record {first.record} of {first.shard}"
+        return Finding(message, key, text).at(repeat.location)
 
-    return result.repeat_findings(result.duplicates.find_repeats(keys.FILENAME), make_finding)
+    return result.repeat_findings(result.duplicates.find_repeats(kind), make_finding)
 
 
 @rule(
@@ -66,10 +75,9 @@ def _check_duplicate_names(result: DatasetResult) -> Iterator[Finding]:
     source="cvat-ai/datumaro: the extension decides how an image is saved",
 )
 def _check_extension(batch: Batch) -> Iterator[Finding]:
-    for row, name in batch.find_wrong_names(
-        lambda name: name.strip() and not split_extension(name)[1]
-    ):
-        yield _report_name(batch, row, f"{excerpt(name)} has no extension")
+    for row, name in batch.find_wrong_names(lambda name: not split_extension(name)[1]):
+        if name.strip():
+            yield _report_name(batch, row, f"{excerpt(name)} has no extension")
 
 
 @rule(
@@ -119,9 +127,8 @@ def _describe_path(name: str) -> str | None:
 )
 def _check_control_characters(batch: Batch) -> Iterator[Finding]:
     for row, name in batch.find_wrong_names(_find_invisible):
-        yield _report_name(
-            batch, row, f"{excerpt(name)} has the character {_find_invisible(name)!r}"
-        )
+        message = f"{excerpt(name)} has the character {_find_invisible(name)!r}"
+        yield _report_name(batch, row, message)
 
 
 def _find_invisible(name: str) -> str | None:
@@ -178,13 +185,7 @@ def _check_empty_source_id(batch: Batch) -> Iterator[Finding]:
 )
 def _check_duplicate_source_ids(result: DatasetResult) -> Iterator[Finding]:
     key = result.profile.field_mapping.source_id
-
-    def make_finding(repeat: Repeat) -> Finding:
-        message = f"{excerpt(repeat.source_id)} is also the source id of "
-        message += f"record {repeat.first.record} of {repeat.first.shard}"
-        return Finding(message, key, repeat.source_id).at(repeat.location)
-
-    return result.repeat_findings(result.duplicates.find_repeats(keys.SOURCE_ID), make_finding)
+    return _report_repeats(result, keys.SOURCE_ID, key, "source id", lambda item: item.source_id)
 
 
 @rule(

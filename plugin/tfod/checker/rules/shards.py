@@ -253,9 +253,8 @@ def _check_missing_shards(result: DatasetResult) -> Iterator[Finding]:
             continue
         names = find_missing(numbered.paths, limit)
         # A shard that exists, but is not to be checked, is not missing.
-        missing = [
-            name for name in names if not os.path.exists(os.path.join(numbered.folder, name))
-        ]
+        folder = numbered.folder
+        missing = [name for name in names if not os.path.exists(os.path.join(folder, name))]
         if not missing:
             continue
         # If there are more missing names than the limit, compute their number.

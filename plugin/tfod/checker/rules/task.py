@@ -120,11 +120,9 @@ def _check_frame_number(result: DatasetResult) -> Iterator[Finding]:
         if attachment.matched_by.value != "name":
             is_digits = attachment.matched_by.value == "digits"
             reason = " because of the digits after its sixth letter" if is_digits else ""
-            message = (
-                f"no frame has the name of image {excerpt(attachment.row.filename)}, which is "
-            )
-            message += f"attached to frame {frame.number}, {excerpt(frame.name)}{reason}"
-            yield _report_name(result, attachment, message)
+            image, name = excerpt(attachment.row.filename), excerpt(frame.name)
+            message = f"no frame has the name of image {image}, which is attached to frame "
+            yield _report_name(result, attachment, f"{message}{frame.number}, {name}{reason}")
 
 
 @dataset_rule(
@@ -183,10 +181,9 @@ def _check_shared_frames(result: DatasetResult) -> Iterator[Finding]:
         if earlier is not None:
             record = "" if earlier.record is None else f"record {earlier.record}"
             location = ", ".join(filter(None, (earlier.shard, record)))
-            message = (
-                f"image {excerpt(attachment.row.filename)} matches frame {excerpt(frame.name)}, as "
-            )
-            message += f"does {excerpt(earlier.item)}" + (f" ({location})" if location else "")
+            image, name = excerpt(attachment.row.filename), excerpt(frame.name)
+            message = f"image {image} matches frame {name}, as does {excerpt(earlier.item)}"
+            message += f" ({location})" if location else ""
             yield _report_name(result, attachment, message)
 
 

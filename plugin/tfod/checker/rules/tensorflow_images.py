@@ -25,53 +25,50 @@ _MAX_JPEG_SAMPLES = _MAX_PNG_PIXELS = 1 << 29
 _MAX_BMP_PIXELS = ((1 << 31) - 1) // 8
 
 
+def _format_first(failure: str, *obstacles: tuple[bool, str]) -> str:
+    """Return the first obstacle that is true, with the failure that follows from it, or ''."""
+    return next((f"{reason}, so {failure}" for is_true, reason in obstacles if is_true), "")
+
+
 def _find_jpeg_obstacle(header: ImageHeader) -> str:
     # Grayscale, color, CMYK and YCCK all decode, whether baseline, progressive or arithmetic.
-    fails = "tf.io.decode_jpeg fails ('jpeg::Uncompress failed')"
-    height, width = header.height, header.width
-    if not height or not width:
-        return f"the JPEG header has no height or width, so {fails}"
-    if "lossless" in header.note or "hierarchical" in header.note:
-        return f"the JPEG is {header.note}, so {fails}"
-    if header.bits != 8:
-        return f"the JPEG has {header.bits} bits per channel, so {fails}"
-    if header.channels not in (1, 3, 4):
-        return f"the JPEG has {header.channels} channels, so {fails}"
-    if max(height, width) > _MAX_JPEG_SIDE:
-        return f"the JPEG of {height} x {width} has a side above {_MAX_JPEG_SIDE}, so {fails}"
-    if height * width * header.channels >= _MAX_JPEG_SAMPLES:
-        return f"the JPEG of {height} x {width} x {header.channels} is too large, so {fails}"
-    return ""
+    height, width, channels, note = header.height, header.width, header.channels, header.note
+    size, samples = f"the JPEG of {height} x {width}", height * width * channels
+    return _format_first(
+        "tf.io.decode_jpeg fails ('jpeg::Uncompress failed')",
+        (not height or not width, "the JPEG header has no height or width"),
+        ("lossless" in note or "hierarchical" in note, f"the JPEG is {note}"),
+        (header.bits != 8, f"the JPEG has {header.bits} bits per channel"),
+        (channels not in (1, 3, 4), f"the JPEG has {channels} channels"),
+        (max(height, width) > _MAX_JPEG_SIDE, f"{size} has a side above {_MAX_JPEG_SIDE}"),
+        (samples >= _MAX_JPEG_SAMPLES, f"{size} x {channels} is too large"),
+    )
 
 
 def _find_png_obstacle(header: ImageHeader) -> str:
     # All bit depths and color types decode; an animated PNG decodes to its first frame.
     height, width = header.height, header.width
-    if "apple" in header.note:
-        return "the PNG was converted for iOS by Xcode (CgBI), so tf.io.decode_image fails"
-    if not height or not width:
-        return f"the PNG header has the size {height} x {width}, so tf.io.decode_image fails"
-    if max(height, width) > _MAX_PNG_SIDE or height * width >= _MAX_PNG_PIXELS:
-        return f"the PNG of {height} x {width} is too large, so tf.io.decode_image fails"
-    return ""
+    is_large = max(height, width) > _MAX_PNG_SIDE or height * width >= _MAX_PNG_PIXELS
+    return _format_first(
+        "tf.io.decode_image fails",
+        ("apple" in header.note, "the PNG was converted for iOS by Xcode (CgBI)"),
+        (not height or not width, f"the PNG header has the size {height} x {width}"),
+        (is_large, f"the PNG of {height} x {width} is too large"),
+    )
 
 
 def _find_bmp_obstacle(header: ImageHeader) -> str:
     # Uncompressed pixels of 8, 24 and 32 bits decode, if the file has exactly the expected size.
-    notes = header.note.split()
-    fails = "tf.io.decode_image fails"
-    if "os2" in notes:
-        return f"the BMP has the short header of OS/2, so {fails}"
-    if header.bits != 8:
-        bits = header.bits if header.bits < 5 else 16
-        return f"the BMP has {bits} bits per pixel, so {fails}"
-    if "compressed" in notes:
-        return f"the BMP is compressed, so {fails}"
-    if "trailing" in notes:
-        return f"the BMP has bytes after its pixels, so {fails} ('Input size should match')"
-    if not header.height or not header.width or header.height * header.width >= _MAX_BMP_PIXELS:
-        return f"the BMP of {header.height} x {header.width} is empty or too large, so {fails}"
-    return ""
+    notes, height, width = header.note.split(), header.height, header.width
+    bits, size = header.bits if header.bits < 5 else 16, f"the BMP of {height} x {width}"
+    return _format_first(
+        "tf.io.decode_image fails",
+        ("os2" in notes, "the BMP has the short header of OS/2"),
+        (header.bits != 8, f"the BMP has {bits} bits per pixel"),
+        ("compressed" in notes, "the BMP is compressed"),
+        ("trailing" in notes, "the BMP has bytes after its pixels ('Input size should match')"),
+        (not 0 < height * width < _MAX_BMP_PIXELS, f"{size} is empty or too large"),
+    )
 
 
 def _find_webp_obstacle(header: ImageHeader) -> str:
