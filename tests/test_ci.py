@@ -9,6 +9,7 @@ folder of links to what the tests run with.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -162,14 +163,20 @@ def test_the_action_s_steps(tmp_path: Path, environment: dict[str, str]) -> None
     assert done.returncode == 0, done.stderr
 
     def run(sources: str, args: str) -> subprocess.CompletedProcess[str]:
-        given = contexts | {"inputs.sources": sources, "inputs.args": args}
-        return run_step(check, given, tmp_path, environment)
+        contexts.update({"inputs.sources": sources, "inputs.args": args})
+        return run_step(check, contexts, tmp_path, environment)
 
     done = run("my data\n\nbad/*.record\n", "--for cvat\n--max-findings 1")
     assert done.returncode == 1, done.stderr
     assert "::error file=bad/b.record,title=BOX006 box is inverted::record 0" in done.stdout
-    done = run("my data", "--for=cvat --format=text")
+    assert contexts["steps.check.outputs.valid"] == "false"
+    report = json.loads(Path(contexts["steps.check.outputs.report"]).read_text())
+    assert not report["valid"] and "BOX006" in report["counts"]["by_code"]
+    done = run("my data", "--for=cvat")
     assert done.returncode == 0 and "VALID for CVAT: " in done.stdout, done
+    assert contexts["steps.check.outputs.valid"] == "true"
+    for name, output in action["outputs"].items():
+        assert output["value"] == f"${{{{ steps.check.outputs.{name} }}}}"
     hostile = "x'$(touch hacked)`touch hacked`; touch hacked"
     assert run(hostile, hostile).returncode == 2 and not (tmp_path / "hacked").exists()
 

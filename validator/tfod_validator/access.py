@@ -9,13 +9,12 @@ import ipaddress
 from contextlib import suppress
 
 _PUBLIC_PATHS = frozenset(("/healthz", "/readyz", "/report.css"))
-_PUBLIC_FOLDER = "/static/"
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 def is_allowed(path: str, authorization: str, token: str) -> bool:
     """Check whether the path is public, or the token is sent as Bearer or as a Basic password."""
-    if not token or path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDER):
+    if not token or path in _PUBLIC_PATHS or path.startswith("/static/"):
         return True
     scheme, _, credentials = authorization.partition(" ")
     if scheme.lower() == "basic":

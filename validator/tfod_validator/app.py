@@ -76,10 +76,9 @@ def _begin() -> None:
     """
     g.started, g.number = time.monotonic(), secrets.token_hex(8)
     reason = request.environ.get(f"HTTP_{REJECTED}", "")
-    authorization = request.headers.get("Authorization", "")
-    is_authorized = is_allowed(request.path, authorization, queue().settings.token)
     if reason not in _REJECTIONS:
-        reason = "" if is_authorized else "token"
+        authorization = request.headers.get("Authorization", "")
+        reason = "" if is_allowed(request.path, authorization, queue().settings.token) else "token"
     if reason:
         status, text = _REJECTIONS[reason]
         value = getattr(queue().settings, reason, "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,8 +18,7 @@ from tfod.detection.labels.label_map import packaged_folder
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on all architectures of Linux
 _GET_ABI, _PATH_BENEATH, _SET_NO_NEW_PRIVS = 1, 1, 38
-_READ = 1 << 2 | 1 << 3  # files and folders
-_EXECUTE = 1
+_EXECUTE, _READ = 1, 1 << 2 | 1 << 3  # files, and to list folders
 _BIND_AND_CONNECT_TCP = _SOCKETS_AND_SIGNALS = 3
 _FILES_ABI, _TCP_ABI, _SCOPE_ABI = 2, 4, 6  # 1 cannot move files to another folder
 _PROTECTIONS = {
@@ -27,15 +27,6 @@ _PROTECTIONS = {
     _SCOPE_ABI: "reach sockets and processes of the service",
 }
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/sys/devices/system/cpu")
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("tcp", ctypes.c_uint64), ("scope", ctypes.c_uint64))
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("access", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
 def get_abi() -> int:
@@ -56,11 +47,8 @@ def describe_missing(abi: int) -> str:
 def restrict(folder: Path, data: Path) -> None:
     """Restrict this thread, and those that it starts, to a folder and the libraries of Python.
 
-    It can also start no programs. Does nothing if the kernel has no Landlock.
-
-    Args:
-        folder: folder that may be read and written.
-        data: data folder of the service; folders of libraries that contain it are not read.
+    They can also start no programs. Folders of libraries that contain ``data``, the data folder of
+    the service, are left out. Does nothing if the kernel has no Landlock.
     """
     abi = get_abi()
     if abi < _FILES_ABI:
@@ -68,9 +56,8 @@ def restrict(folder: Path, data: Path) -> None:
     every = (1 << 12 + min(abi, 3) + (abi >= 5)) - 1  # rights that this version knows
     tcp = _BIND_AND_CONNECT_TCP if abi >= _TCP_ABI else 0
     scope = _SOCKETS_AND_SIGNALS if abi >= _SCOPE_ABI else 0
-    attributes = _Ruleset(every, tcp, scope)
-    size = ctypes.sizeof(attributes)
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    attributes = struct.pack("=3Q", every, tcp, scope)
+    ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
     _allow(ruleset, every & ~_EXECUTE, [folder])
     _allow(ruleset, _READ, _find_libraries(data))
     ctypes.CDLL(None).prctl(_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
@@ -89,11 +76,9 @@ def _find_libraries(data: Path) -> list[Path]:
 
 def _allow(ruleset: int, access: int, folders: Iterable[Path]) -> None:
     for folder in folders:
-        # Some folders of libraries do not exist, and an upload may have been deleted.
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):  # not all exist, and an upload may have been deleted
             handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            rule = _PathBeneath(access, handle)
-            _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+            _call(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, handle), 0)
             os.close(handle)
 
 

@@ -25,7 +25,13 @@ from tfod.cli.arguments import (
     rule_names,
     whole_number,
 )
-from tfod.cli.printing import begin_output, existing_files, list_source_files, print_note
+from tfod.cli.printing import (
+    begin_output,
+    existing_files,
+    list_source_files,
+    print_note,
+    print_text,
+)
 from tfod.errors import TfodError
 from tfod.functions import open_check
 from tfod.sources.resolved import ResolvedSources
@@ -123,6 +129,10 @@ def _run(arguments: argparse.Namespace) -> int:
         with begin_output(arguments.output, inputs) as output:
             PROGRESS.total_bytes = sum(file.size or 0 for file in sources.files)
             report = check(sources, options)
+            if arguments.format == "github" and arguments.output is not None:
+                # GitHub reads the screen only; later steps read the file.
+                print_text(_render(report, options, arguments, sources))
+                arguments.format = "json"
             output.write(_render(report, options, arguments, sources))
     return 0 if report.valid else 1
 
