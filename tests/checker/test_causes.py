@@ -176,6 +176,15 @@ def test_the_annotator_is_told_the_box_and_the_image(
     assert group.fix == f"In {tool}, redraw box 'dog' in a.jpg (the same applies to 1 more image)."
 
 
+def test_the_fix_of_the_rule_is_first_if_a_box_has_its_own(tmp_path: Path) -> None:
+    """A box wholly outside cannot be clipped."""
+    boxes = [(0.5, 0.25, 1.3, 0.75), (1.5, 0.25, 1.8, 0.75), CAT_BOX]
+    write_files(tmp_path, {"a.record": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP})
+    (group, *_) = group_findings(check(tmp_path))
+    assert group.code == "BOX003" and group.fix.endswith("--odd-boxes clip")
+    assert sorted(item.fix.rpartition(" ")[2] for item in group.findings) == ["", "drop"]
+
+
 @pytest.mark.parametrize(
     ("finding", "expected"),
     [

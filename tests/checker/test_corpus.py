@@ -36,7 +36,7 @@ def test_what_fires(corpus: Path, figures: dict[str, Any], folder: str) -> None:
     profile, codes = EXPECTED[folder]
     report = check_sources([str(corpus / folder)], Options(decode=None))
     assert report.profile.name == profile
-    assert report.counts.by_code == codes, report.findings
+    assert report.counts.by_code == codes, report.flatten("code", "message", "record")
     shards = {name: one for name, one in figures.items() if name.startswith(f"{folder}/")}
     assert report.counts.shards == len(shards)
     assert report.counts.records == sum(one["records"] for one in shards.values())

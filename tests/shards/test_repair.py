@@ -107,7 +107,7 @@ def test_what_is_left_is_named_with_status_1(run: Run, tmp_path: Path) -> None:
     assert "LAB006 error: class is not in the label map\n" in output
     place = f" {tmp_path}/out/a.tfrecord, record 0 (the first), byte 0, image/object/class/text"
     assert place in " ".join(output.split())
-    assert "\n    tfod reshard " in output
+    assert "\n    tfod convert " in output
 
 
 def test_layout_names_and_compression_stay(run: Run, tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ def advise(report: Report) -> list[Finding]:
     A finding that another one explains names that one instead of a fix of its own.
     """
     causes, sources, findings = Causes(report), dict[tuple[str, str], str](), []
-    tool = "CVAT" if report.receiver in (ANY.name, CVAT.name) else _GENERAL["tool"]
     for finding in report.findings:
         fix, cause = finding.fix, causes.find(finding.code, finding.shard, finding.record)
         if cause:
@@ -54,9 +53,15 @@ def advise(report: Report) -> list[Finding]:
                 datasets = [dataset] if dataset else report.datasets
                 sources[key] = find_source_with(report, shards, datasets)
             fix = complete_command(report, fix, sources[key])
-        finding = finding._replace(template=fix.replace("{tool}", tool), cause=cause)
+        finding = finding._replace(template=name_tool(report, fix), cause=cause)
         findings.append(finding._replace(fix=fill_in(finding.template, [finding])))
     return findings
+
+
+def name_tool(report: Report, fix: str) -> str:
+    """Name the tool in which boxes are drawn, as far as the receiver of a report tells it."""
+    is_cvat = report.receiver in (ANY.name, CVAT.name)
+    return fix.replace("{tool}", "CVAT") if is_cvat else fix
 
 
 def fill_in(template: str, findings: Sequence[Finding] = ()) -> str:

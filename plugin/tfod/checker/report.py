@@ -270,6 +270,10 @@ class Report:
             for name in (*dataset.sources, *dataset.label_maps)
         }
 
+    def flatten(self, *fields: str) -> list[tuple[Any, ...]]:
+        """Return the findings as tuples of these fields, for tests of one line."""
+        return [tuple(getattr(finding, name) for name in fields) for finding in self.findings]
+
     def to_json(self) -> dict[str, JsonValue]:
         """Return the report as a JSON object, with its keys in a fixed order."""
         counts, baseline, sizes = self.counts, self.baseline, sort_by_count(self.image_sizes)

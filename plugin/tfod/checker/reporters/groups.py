@@ -6,7 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfod.checker.advice import Causes, fill_in, fit_to_page, strip_command
+from tfod.checker.advice import (
+    Causes,
+    fill_in,
+    fit_to_page,
+    name_tool,
+    split_command,
+    strip_command,
+)
 from tfod.checker.finding import FAMILIES, Finding, Rule, Severity
 from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
@@ -105,7 +112,9 @@ def _make_group(
     """Make a group without its counts."""
     rule, first, following = all_rules()[code], dict[tuple[str, str | None, str], Finding](), []
     templates = [finding.template or finding.fix for finding in findings]
-    template = templates[0] if len({*templates}) == 1 else strip_command(rule.fix)
+    usual = name_tool(report, rule.fix)
+    common = (text for text in templates if split_command(text)[0] == split_command(usual)[0])
+    template = templates[0] if len({*templates}) == 1 else next(common, strip_command(usual))
 
     def format_fix(template: str, findings: Sequence[Finding]) -> str:
         return fill_in(fit_to_page(template, rule) if on_page else template, findings)
