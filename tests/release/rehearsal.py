@@ -251,7 +251,8 @@ Only a person with accounts can:
   2. reserve the name tfod on PyPI, with wheels.yml as a trusted publisher in the environment pypi
   3. type `make pin` and commit: it asks github.com and the registries for commits and digests
   4. see ci.yml pass on GitHub: nothing was run on macOS and Windows here
-  5. type `make release-files`, commit, and push the tag v{VERSION}
+  5. type `make release-files`, commit, and push the tag v{VERSION};
+     move the tag v{VERSION.partition(".")[0]}, which jobs on GitHub name, to the same commit
   6. make the images public in the settings of the packages on ghcr.io"""
 
 

@@ -44,6 +44,7 @@ def test_no_script_contains_an_expression(name: str, job: str) -> None:
 
 
 def test_nothing_is_published_without_a_tag_and_a_rehearsal() -> None:
+    assert WORKFLOWS["wheels.yml"][True]["push"] == {"tags": ["v*.*.*"]}  # YAML 1.1: `on` is true
     jobs = WORKFLOWS["wheels.yml"]["jobs"]
     assert jobs["publish"]["if"] == "startsWith(github.ref, 'refs/tags/')"
     assert {"rehearsal", "linux", "others", "source", "binary"} == set(jobs["publish"]["needs"])

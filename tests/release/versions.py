@@ -35,7 +35,7 @@ def disagreements(root: Path) -> Iterator[str]:
 def tags_of_head(root: Path) -> list[str]:
     """Return the tags of releases at HEAD, such as ``v0.1.0``."""
     command = ["git", "-C", str(root), "-c", "safe.directory=*", "tag", "--points-at", "HEAD"]
-    done = subprocess.run([*command, "v*"], capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, "v*.*.*"], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
