@@ -43,6 +43,7 @@ def main() -> None:
                     [browser, *FLAGS, f"--user-data-dir={folder}/browser", f"--window-size={SIZE}",
                      f"--screenshot={ROOT / 'docs' / 'service.png'}", page],
                     check=True,
+                    stderr=subprocess.DEVNULL,  # Chromium's messages about D-Bus
                 )  # fmt: skip
             finally:
                 server.send_signal(signal.SIGTERM)
