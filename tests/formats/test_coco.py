@@ -84,7 +84,7 @@ class TestRecords:
         self, read: Callable[..., Result], tmp_path: Path
     ) -> None:
         says = read(TRAIN).succeeded()
-        assert f"21 outlines, left out because --masks is not set (the first: {TRAIN}" in says
+        assert f"outlines, left out because --masks is not set: 21 (the first: {TRAIN}" in says
         assert by_filename(tmp_path / "out")[CROWDED].masks is None
 
     def test_files(self, convert: Run, tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ class TestCategories:
     def test_roboflows_unused_0_is_left_out(self, convert: Run, tmp_path: Path) -> None:
         says = convert(small(tmp_path, ROBOFLOW, [1, 2]), tmp_path / "out").succeeded()
         assert says == (
-            "tfod: 1 categories with id 0 and without annotations, left out because the OD API "
-            f"reserves 0 for the background (the first: {tmp_path / 'a.json'}: 'pets-hXq1')\n"
+            "tfod: categories with id 0 and without annotations, left out because the OD API "
+            f"reserves 0 for the background: 1 (the first: {tmp_path / 'a.json'}: 'pets-hXq1')\n"
         )
         assert classes_in(tmp_path / "out") == {1: "cat", 2: "dog"}
         assert by_filename(tmp_path / "out")["1.jpg"].class_label == [1, 2]
@@ -226,7 +226,7 @@ class TestCategories:
         categories = [*({"id": one, "name": "cat"} for one in ids), {"id": 9, "name": "dog"}]
         says = convert(small(tmp_path, categories, [*ids, 9]), tmp_path / "out").succeeded()
         other = next(one for one in ids if one != kept)
-        what = "1 categories with the name of another one, merged into one class (the first: "
+        what = "categories with the name of another one, merged into one class: 1 (the first: "
         assert what in says and f"'cat' is {kept} and {other}, written as {kept})" in says
         assert says.count("\n") == 1
         assert by_filename(tmp_path / "out")["1.jpg"].class_label == [kept, kept, 9]
@@ -363,13 +363,13 @@ class TestRefusals:
                     one.update(image_id=str(one["image_id"])) for one in found["annotations"]
                 ],
                 [
-                    "all 21 annotated objects were left out; 21 annotations whose image_id is not",
-                    "(a number and a text are different ids), left out (the first: {file}, ann",
+                    "all 21 annotated objects were left out; annotations whose image_id is not",
+                    "(a number and a text are different ids), left out: 21 (the first: {file}, ann",
                 ],
             ),
             (
                 lambda found: [one.update(bbox=[]) for one in found["annotations"]],
-                ["all 21 annotated objects were left out; 21 annotations without bbox, left out"],
+                ["all 21 annotated objects were left out; annotations without bbox, left out: 21"],
             ),
             (lambda found: found["images"][3].pop("file_name"), ["'file_name' is missing"]),
             (
@@ -435,8 +435,8 @@ class TestCounted:
 
         says = after(add)
         assert len(by_filename(tmp_path / "out")["shapes_01.jpg"].boxes) == 3
-        assert "1 annotations whose image_id is not the id of an image" in says
-        assert "1 annotations without bbox, left out" in says
+        assert "annotations whose image_id is not the id of an image" in says
+        assert "annotations without bbox, left out" in says
 
     def test_without_the_list_of_annotations(self, after: Callable[..., str]) -> None:
         """As COCO's own test images come."""
@@ -450,8 +450,8 @@ class TestCounted:
             del found["annotations"][3]["area"]
 
         says = after(empty, "--masks")
-        assert "1 annotations without segmentation, replaced by their box" in says
-        assert "1 annotations without area, computed from their box" in says
+        assert "annotations without segmentation, replaced by their box" in says
+        assert "annotations without area, computed from their box" in says
         one = by_filename(tmp_path / "out")["shapes_02.jpg"]
         (mask,) = masks_of(one)
         rows, columns = np.nonzero(mask)

@@ -118,7 +118,10 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
         (("S", "S", "--to", "coco"), "is an input"),
         (("S", "ZIP", "--to", "coco"), "already exists; write to another folder"),
         (("nothing", "OUT/x.json"), "nothing: no such file or folder"),
-        (("OUT", "OUT/x.json"), "has no known format; choose the format with --from"),
+        (
+            ("OUT", "OUT/x.json"),
+            "is empty; pass the folder or zip with the shards or the annotations",
+        ),
         (("OUT", "x", "--from", "yolo"), "contains none of data.yaml"),
         (("OUT", "x", "--from", "coco"), "contains no JSON of COCO's instances"),
         (("S", "OUT/x.json", "--label-map", "nothing"), "nothing"),
@@ -438,7 +441,7 @@ def test_one_image_of_two_names_is_said(run: Run, tmp_path: Path) -> None:
     says = run("convert", tmp_path / "u.json", tmp_path / "out.json", "--no-images").succeeded()
     assert not says
     says = run("convert", tmp_path / "u.json", tmp_path / "voc", "--to", "voc").succeeded()
-    assert "1 images with several annotations, written as one record per annotation" in says
+    assert "images with several annotations, written as one record per annotation" in says
     assert "cam2/a.png" in says
 
 

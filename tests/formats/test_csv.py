@@ -275,7 +275,7 @@ class TestRecords:
         assert done.out.replace(f"{out}: ", "").startswith(
             "test: 2 images, 3 objects\ntrain: 2 images, 3 objects\n"
         )
-        what = "2 CSVs that are not detection CSVs, skipped (the first: "
+        what = "CSVs that are not detection CSVs, skipped: 2 (the first: "
         assert f"{what}{tmp_path}/metrics.csv)" in done.err
         labels = [one.class_label for one in read_detections(str(out / "test.tfrecord"))]
         assert labels == [[4], [1, 3]]
@@ -291,8 +291,8 @@ class TestRecords:
         )
         found, said = read(csv)
         assert said == (
-            "tfod: 1 images whose size differs from the annotation; boxes were normalized by the "
-            f"annotated size (the first: {csv}, shapes_01.jpg: 640x960, the image 320x240)\n"
+            "tfod: images whose size differs from the annotation; boxes were normalized by the "
+            f"annotated size: 1 (the first: {csv}, shapes_01.jpg: 640x960, the image 320x240)\n"
         )
         one = found["shapes_01.jpg"]
         assert one.boxes.tolist() == STAR and (one.width, one.height) == (320, 240)
@@ -330,9 +330,9 @@ class TestRecords:
         csv.write_text(f"{csv.read_text()}\n,shapes_01.jpg,320,240,NaN{',nan' * 4},1\n")
         done = convert(csv, tmp_path / "out")
         for text in (
-            f"1 rows whose class is nan, left out (the first: {csv}, row 5)",
-            f"2 unknown columns, ignored (the first: {csv}: without a name); ",
-            "1 images with several annotations, written as one record per annotation (the first: ",
+            f"rows whose class is nan, left out: 1 (the first: {csv}, row 5)",
+            f"unknown columns, ignored: 2 (the first: {csv}: without a name); ",
+            "images with several annotations, written as one record per annotation: 1 (the first: ",
         ):
             assert text in done.succeeded()
         assert "train: 3 images, 3 objects" in done.out

@@ -160,7 +160,7 @@ def test_of_shards(convert: Run, tmp_path: Path, target: str) -> None:
     for choice, what in (("scale", "scaled to it"), ("drop", "left out")):
         out = tmp_path / choice
         says = convert(source, out, "--to", target, f"--odd-masks={choice}").succeeded()
-        assert f"1 {WHAT}, {what} (the first: {NAME}: 100x25 in 200x100)" in says
+        assert f"{WHAT}, {what}: 1 (the first: {NAME}: 100x25 in 200x100)" in says
         odd, fits = READ[target](out)
         assert fits is not None and np.array_equal(fits, np.eye(100, 200))
         expected = stretched(small_mask()) if choice == "scale" else None
@@ -182,7 +182,7 @@ def test_of_coco(
     assert f"{WHAT}: 1 ({where}); choose --odd-masks" in says
     assert WHAT not in convert(source, tmp_path / "boxes").succeeded()
     says = convert(source, tmp_path / "scale", "--masks", "--odd-masks=scale").succeeded()
-    assert f"1 {WHAT}, scaled to it (the first: {where})" in says
+    assert f"{WHAT}, scaled to it: 1 (the first: {where})" in says
     scaled, box = masks_in(tmp_path / "scale")
     if spelled == "100x25":
         expected = stretched(small_mask())
@@ -192,7 +192,7 @@ def test_of_coco(
         expected = drawn[1::2, 1::2]
     assert box is None and scaled is not None and np.array_equal(scaled, expected)
     says = convert(source, tmp_path / "drop", "--masks", "--odd-masks=drop").succeeded()
-    assert f"1 {WHAT}, left out (the first: {where})" in says
+    assert f"{WHAT}, left out: 1 (the first: {where})" in says
     assert masks_in(tmp_path / "drop") == [None, None]
 
 

@@ -28,11 +28,11 @@ TURNED_BACK = {
     8: [0.4, 0.1, 0.9, 0.4],
 }
 """Where it is in the stored image."""
-TURNED = "1 images rotated by their EXIF orientation and stored without it (the first: "
+TURNED = "images rotated by their EXIF orientation and stored without it: 1 (the first: "
 PUT_BACK = (
-    "1 images whose boxes were drawn on the rotated image, moved to the stored pixels (the first"
+    "images whose boxes were drawn on the rotated image, moved to the stored pixels: 1 (the first"
 )
-TAKEN = "1 images with an EXIF orientation whose size does not reveal how they were shown, assumed"
+TAKEN = "images with an EXIF orientation whose size does not reveal how they were shown, assumed"
 
 
 def save(folder: Path, orientation: int, size: tuple[int, int] = STORED) -> bytes:

@@ -72,7 +72,7 @@ class TestRecords:
     def test_difficult_objects_can_be_left_out(self, read: Read) -> None:
         found, said = read(VOC, "--ignore-difficult")
         assert found[FIRST].boxes.tolist() == [FIRST_BOXES[0], FIRST_BOXES[2]]
-        assert re.search(r"\d difficult objects, left out \(the first: .*01.xml, line 26\)", said)
+        assert re.search(r"difficult objects, left out: \d \(the first: .*01.xml, line 26\)", said)
 
     def test_what_other_tools_leave_out(self, read: Read, voc: Path, first: Path) -> None:
         for tag in ("difficult", "truncated", "occluded", "pose"):
@@ -80,7 +80,7 @@ class TestRecords:
         edit(first, "<size>.*?</size>", "")
         edit(first, "<bndbox>.*?</bndbox>", "")
         found, said = read(voc)
-        assert "1 objects without <bndbox>, left out" in said and "line 9" in said
+        assert "objects without <bndbox>, left out" in said and "line 9" in said
         assert found[FIRST].boxes.tolist() == FIRST_BOXES[1:]
         assert found[FIRST].attributes == {
             "difficult": [0, 0],
@@ -91,14 +91,14 @@ class TestRecords:
     @pytest.mark.parametrize(
         ("added", "says"),
         [  # CVAT's own attributes, VOC's parts, a score; a box that was copied without its object
-            ("<score>0.5</score><empty/>", "unknown fields, ignored (the first: {}: <score>)"),
+            ("<score>0.5</score><empty/>", "unknown fields, ignored: 1 (the first: {}: <score>)"),
             (
                 "<part><name>x</name></part><attributes><attribute/></attributes>",
-                "unknown fields, ignored (the first: {}: <part>)",
+                "unknown fields, ignored: 1 (the first: {}: <part>)",
             ),
             (
                 "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>",
-                "several <bndbox>, read only the first (the first: {})",
+                "several <bndbox>, read only the first: 1 (the first: {})",
             ),
         ],
     )
@@ -107,7 +107,7 @@ class TestRecords:
     ) -> None:
         edit(first, "</object>", f"{added}</object>")
         found, said = read(voc)
-        assert said == f"tfod: 1 objects with {says.format(f'{first}, line 13')}\n"
+        assert said == f"tfod: objects with {says.format(f'{first}, line 13')}\n"
         assert found[FIRST].boxes.tolist() == FIRST_BOXES
 
     @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ class TestRecords:
         found, said = read(voc)
         assert found[FIRST].boxes[0] == pytest.approx([140 / 320, 80 / 240, 180 / 320, 120 / 240])
         assert said == (
-            "tfod: 1 rotated boxes, replaced by their enclosing boxes (the first: "
+            "tfod: rotated boxes, replaced by their enclosing boxes: 1 (the first: "
             f"{first}, line 13)\n"
         )
 
@@ -347,7 +347,7 @@ class TestLists:
         """As of two lists that were joined; a second record would be a duplicate."""
         (voc / LISTS / "train.txt").write_text("shapes_01\nshapes_02\nshapes_01.jpg\n")
         found, said = read(voc)
-        assert "1 annotations that are listed twice in a set, written once" in said
+        assert "annotations that are listed twice in a set, written once" in said
         assert "shapes_01.xml)" in said and list(found) == [FIRST, "shapes_02.jpg"]
 
     @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class TestFoldersThatAreMissing:
             f"{tmp_path}/out: train: 1 image, 1 object",
             f"{tmp_path}/out: val: 1 image, 1 object",
         ]
-        what = "1 folders of images that do not exist, skipped (the first: "
+        what = "folders of images that do not exist, skipped: 1 (the first: "
         assert f"{what}{source}/data.yaml: " in done.err and done.err.count("\n") == 1
 
     @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ class TestFoldersThatAreMissing:
         (source / "obj.data").write_text("train = data/train.txt\nvalid = data/valid.txt\n")
         (source / "train.txt").write_text("data/train/images/a.jpg\n")
         done = convert(source, tmp_path / "out")
-        assert done.code == 0 and "1 folders of images that do not exist" in done.err
+        assert done.code == 0 and "folders of images that do not exist" in done.err
         assert done.out.startswith(f"{tmp_path}/out: train: 1 image, 1 object\n")
 
 
@@ -115,7 +115,7 @@ def test_classes_of_one_name(run: Run, convert: Run, tmp_path: Path) -> None:
     yaml = "train: train/images\nnames: [cat, cat, dog]\n"
     source = dataset(tmp_path / "s", yaml, {"train": f"0 {BOX}\n1 {BOX}\n2 {BOX}"})
     note = (
-        "1 classes with the name of another one, merged into one class (the first: "
+        "classes with the name of another one, merged into one class: 1 (the first: "
         f"{source}/data.yaml: 'cat' is 0 and 1)"
     )
     assert convert(source, tmp_path / "out").succeeded() == f"tfod: {note}\n"
@@ -187,16 +187,12 @@ class TestPoses:
     ("line", "box", "says"),
     [
         (BOX, NORMALIZED, ""),
-        (f"{BOX} 0.9", NORMALIZED, "1 confidences after boxes, ignored"),
-        (
-            "0.1 0.1 0.3 0.1 0.2 0.4",
-            [0.1, 0.1, 0.3, 0.4],
-            "1 outlines, replaced by their enclosing",
-        ),
+        (f"{BOX} 0.9", NORMALIZED, "confidences after boxes, ignored"),
+        ("0.1 0.1 0.3 0.1 0.2 0.4", [0.1, 0.1, 0.3, 0.4], "outlines, replaced by their enclosing"),
         (
             "0.1 0.1 0.3 0.1 0.3 0.4 0.1 0.4",
             [0.1, 0.1, 0.3, 0.4],
-            "1 outlines, replaced by their enclosing boxes",
+            "outlines, replaced by their enclosing boxes",
         ),
     ],
 )
@@ -255,7 +251,7 @@ class TestFilesOfLabels:
         source = dataset(tmp_path / "s", THERE, TWO)
         (source / "valid/labels/a.txt").unlink()
         said = convert(source, tmp_path / "out").succeeded()
-        what = "1 images without a label file, written without objects (the first: "
+        what = "images without a label file, written without objects: 1 (the first: "
         assert said == f"tfod: {what}{source}/valid/labels/a.txt)\n"
 
     def test_one_without_an_image_is_said(self, convert: Run, tmp_path: Path) -> None:
@@ -265,7 +261,7 @@ class TestFilesOfLabels:
         for name, text in {"b.txt": LINE, "c.txt": "", "classes.txt": "cat\n"}.items():
             (source / "valid/labels" / name).write_text(text)
         done = convert(source, tmp_path / "out")
-        what = "2 label files without an image, left out (the first: "
+        what = "label files without an image, left out: 2 (the first: "
         assert done.succeeded() == f"tfod: {what}{source}/valid/labels/b.txt)\n"
         assert "train: 1 image, 1 object" in done.out
 

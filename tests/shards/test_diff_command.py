@@ -68,7 +68,7 @@ def test_json(run: Run, sides: tuple[Path, Path]) -> None:
     [
         (("SIDE", "nowhere"), "nowhere: no such file or folder"),
         (("nowhere", "SIDE"), "nowhere: no such file or folder"),
-        (("SIDE", "EMPTY"), "has no known format; choose the format with --from-b:"),
+        (("SIDE", "EMPTY"), "EMPTY: is empty"),
         (("SIDE", "BROKEN"), "checksum"),
         (("SIDE", "SIDE", "--from-a", "coco"), "no JSON of COCO's instances"),
         (("SIDE", "SIDE", "--label-map", "nothing.pbtxt"), "nothing.pbtxt"),

@@ -208,7 +208,7 @@ class ConversionProblems:
     def sentences(self) -> list[str]:
         """Return a sentence for each problem that was counted, in order of occurrence."""
         return [
-            f"{count} {problem} (the first: {self._locations[problem][0]})"
+            f"{problem}: {count} (the first: {self._locations[problem][0]})"
             for problem, count in self._counts.items()
             if isinstance(problem, str)
         ]
