@@ -68,7 +68,13 @@ def restrict(folder: Path, data: Path) -> None:
 def _find_libraries(data: Path) -> list[Path]:
     """Return the folders of Python, of loaded packages and of system libraries."""
     packages = [module for name, module in list(sys.modules.items()) if "." not in name]
-    paths = {path for module in packages for path in getattr(module, "__path__", None) or ()}
+    # Some modules make up attributes, also __path__.
+    paths = {
+        path
+        for module in packages
+        for path in getattr(module, "__dict__", {}).get("__path__") or ()
+        if isinstance(path, str)
+    }
     paths |= {sys.prefix, sys.base_prefix, str(packaged_folder()), *_SYSTEM}
     folders = [Path(path).resolve() for path in paths]
     return [folder for folder in folders if not data.resolve().is_relative_to(folder)]
