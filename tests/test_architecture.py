@@ -78,6 +78,13 @@ def test_only_one_function_opens_images() -> None:
     assert found == ["pillow.py"]
 
 
+def test_only_two_functions_truncate_texts_of_the_data() -> None:
+    """excerpt() and truncate() of tfod.errors: no slice, and no precision of a format."""
+    cutting = re.compile(r"\[:[48]0\]|:\.[48]0\}")
+    paths = [*MODULES.values(), *PLUGIN.parent.glob("validator/**/*.py")]
+    assert [path.name for path in paths if cutting.search(path.read_text())] == []
+
+
 def test_the_plugin_knows_nothing_of_the_service() -> None:
     imported = re.compile(r"^\s*(from|import) tfod_validator", re.MULTILINE)
     assert [path for path in MODULES.values() if imported.search(path.read_text("utf-8"))] == []

@@ -22,6 +22,14 @@ def excerpt(value: object) -> str:
     return f"{quoted[: MAX_TEXT_LENGTH - 2]}…{quoted[-1]}"
 
 
+def truncate(name: str) -> str:
+    """Return a name from the data without quotes, escaped and truncated to 80 characters."""
+    limit, start = MAX_TEXT_LENGTH, name[: MAX_TEXT_LENGTH - 1]
+    if len(name) <= limit and (name.isprintable() or len(repr(name)) <= limit + 2):
+        return name
+    return (start if start.isprintable() else repr(start)[1:limit]) + "…"
+
+
 def suggest(word: object, words: Iterable[str], limit: int = 1, cutoff: float = 0.6) -> str:
     """Return a question with the most similar words, such as ``did you mean cvat?``, or ''."""
     import difflib  # only needed for errors

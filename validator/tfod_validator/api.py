@@ -15,6 +15,7 @@ from tfod.checker.profiles.file import profile_to_document
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
 from tfod.checker.rules.registry import all_rules
+from tfod.errors import truncate
 from werkzeug.wrappers import Response as AnyResponse
 
 from tfod_validator.answers import TYPES, ProblemError, send_json, stream_file, stream_part
@@ -45,14 +46,14 @@ def read_parameters(*names: str) -> dict[str, str]:
     query = request.args.to_dict()
     for name, text in query.items():
         if name not in names:
-            detail = f"{name[:80]} is not a parameter of this request."
-            raise ProblemError(400, detail, parameter=name[:80])
+            detail = f"{truncate(name)} is not a parameter of this request."
+            raise ProblemError(400, detail, parameter=truncate(name))
         if name in choices and text not in choices[name]:
-            detail = f"{name}={text[:80]}: expected one of {', '.join(choices[name])}."
+            detail = f"{name}={truncate(text)}: expected one of {', '.join(choices[name])}."
             raise ProblemError(400, detail, parameter=name)
     max_seconds = queue().settings.max_wait_seconds
     if not 0 <= _parse_number(query.get("wait", "0")) <= max_seconds:
-        detail = f"wait={query['wait'][:80]}: expected seconds, from 0 to {max_seconds}."
+        detail = f"wait={truncate(query['wait'])}: expected seconds, from 0 to {max_seconds}."
         raise ProblemError(400, detail, parameter="wait")
     return query
 

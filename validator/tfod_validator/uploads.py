@@ -21,6 +21,7 @@ from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.profiles.profile import READY
 from tfod.checker.receivers import RECEIVERS
 from tfod.detection.labels.label_map import packaged_label_maps
+from tfod.errors import truncate
 from tfod.formats.options import OddBoxes
 from werkzeug.exceptions import RequestEntityTooLarge
 
@@ -177,7 +178,7 @@ def change(
             there is no such treatment.
     """
     if odd_boxes is not None and odd_boxes not in ODD_BOXES:
-        detail = f"odd_boxes={odd_boxes[:80]}: expected one of {', '.join(ODD_BOXES)}."
+        detail = f"odd_boxes={truncate(odd_boxes)}: expected one of {', '.join(ODD_BOXES)}."
         raise ProblemError(400, detail, parameter="odd_boxes")
     verb = "converted" if converts else "repaired"
     validation, client = find(key, token), _require_turn()
@@ -246,7 +247,7 @@ def _require_valid(texts: Mapping[str, str], files: Iterable[UploadedFile]) -> N
             raise _unknown_field(name, "a field of the form", names)
         if text not in choices:
             expected = "a file, or one of " if name in _ROLES else "one of "
-            detail = f"{name}={text[:80]}: expected {expected}{', '.join(choices)}."
+            detail = f"{name}={truncate(text)}: expected {expected}{', '.join(choices)}."
             raise ProblemError(400, detail, parameter=name)
     if not roles["file"]:
         detail = "The form has no file in the field 'file', or it is malformed."
@@ -260,12 +261,12 @@ def _require_decode(text: str) -> None:
     try:
         parse_max_decoded(text)
     except ValueError:
-        detail = f"decode={text[:80]}: expected all, none, or the number of images per shard."
+        detail = f"decode={truncate(text)}: expected all, none, or the number of images per shard."
         raise ProblemError(400, detail, parameter=_DECODE) from None
 
 
 def _unknown_field(name: str | None, kind: str, fields: Iterable[str]) -> ProblemError:
-    short_name = str(name)[:80]  # a part of a form may have no name
+    short_name = truncate(str(name))  # a part of a form may have no name
     detail = f"{short_name} is not {kind}. Expected one of {', '.join(fields)}."
     return ProblemError(400, detail, parameter=short_name)
 

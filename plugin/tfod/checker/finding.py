@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-_MAX_TEXT_LENGTH, _MAX_NAME_LENGTH = 400, 80
+from tfod.errors import truncate
+
+_MAX_TEXT_LENGTH = 400
 _MAX_REPORTED_ONCE = 1 << 14
 _UNITS = ("kB", "MB", "GB", "TB")
 _PLURALS = {"box": "boxes", "class": "classes"}
@@ -289,9 +291,9 @@ def _fill_in(finding: Finding, rule: Rule, severity: Severity) -> Finding:
         severity=severity,
         message=shorten(finding.message),
         fix=finding.fix or rule.fix,
-        feature=_shorten_name(feature) if feature else feature,
-        value=_shorten_name(value) if isinstance(value, str) else value,
-        item=_shorten_name(finding.item) if finding.item else None,
+        feature=truncate(feature) if feature else feature,
+        value=truncate(value) if isinstance(value, str) else value,
+        item=truncate(finding.item) if finding.item else None,
     )
 
 
@@ -299,14 +301,6 @@ def shorten(text: str, suffix: str = "") -> str:
     """Truncate a message to 400 characters and a suffix: a name in it can be megabytes long."""
     limit = _MAX_TEXT_LENGTH
     return (text if len(text) <= limit else text[: limit - 1] + "…") + suffix
-
-
-def _shorten_name(name: str) -> str:
-    """Truncate a name to 80 characters, after escaping those that are not printable."""
-    limit, start = _MAX_NAME_LENGTH, name[: _MAX_NAME_LENGTH - 1]
-    if len(name) <= limit and (name.isprintable() or len(repr(name)) <= limit + 2):
-        return name
-    return (start if start.isprintable() else repr(start)[1:limit]) + "…"
 
 
 def plural(count: int, noun: str) -> str:
@@ -324,6 +318,6 @@ def size(count: int | None) -> str:
 
 def join_names(names: Sequence[str], limit: int, count: int | None = None) -> str:
     """Join the first names: ``a, b and 3 more``; ``count`` is the total if not all are given."""
-    shown = [*map(_shorten_name, names[:limit])]
+    shown = [*map(truncate, names[:limit])]
     more = (len(names) if count is None else count) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -24,7 +24,7 @@ from tfod.cli.arguments import (
     whole_number,
 )
 from tfod.cli.printing import begin_output, existing_files
-from tfod.errors import excerpt
+from tfod.errors import excerpt, truncate
 from tfod.formats.table import FORMATS
 from tfod.shards.diff import PIXEL, Diff, Difference, Side
 
@@ -130,7 +130,7 @@ def _format_diff(diff: Diff) -> Iterator[str]:
         yield from ("", f"Values changed: {', '.join(values)}")
     groups = groupby(diff.listed, lambda difference: (difference.subset, difference.image))
     for (subset, image), differences in groups:
-        yield from ("", f"{subset}: {image:.80}" if image else "classes")
+        yield from ("", f"{subset}: {truncate(image)}" if image else "classes")
         yield from (f"  {_format_difference(difference)}" for difference in differences)
     unlisted = _format_counts(diff.counts - Counter(item.change for item in diff.listed))
     if unlisted:

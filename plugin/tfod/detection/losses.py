@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tfod.errors import truncate
+
 UNSUPPORTED = "not written, because the format cannot store them"
 ATTRIBUTES = "attributes not written"
 ENCLOSED = "replaced by their enclosing box"
@@ -13,7 +15,7 @@ _MAX_NAMES = 20  # in a sentence
 
 def format_counts(counter: Counter[str]) -> str:
     """Format counts, largest first: ``3 polyline, 1 cuboid``."""
-    parts = [f"{count} {name:.80}" for name, count in counter.most_common(_MAX_NAMES)]
+    parts = [f"{count} {truncate(name)}" for name, count in counter.most_common(_MAX_NAMES)]
     more = len(counter) - len(parts)
     return ", ".join(parts) + (f" and {more} more" if more else "")
 

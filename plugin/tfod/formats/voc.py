@@ -21,7 +21,7 @@ from tfod.detection.box_geometry import PixelBox, enclose_points
 from tfod.detection.detection import AttributeValue, Detection
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
 from tfod.detection.labels.label_map import LabelMap
-from tfod.errors import TfodError, excerpt
+from tfod.errors import TfodError, excerpt, truncate
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, select_subsets
 from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import DECIMALS, format_numbers, format_rows
@@ -218,7 +218,9 @@ def _build_detections(
         is_boxless = all(item.find("bndbox") is item.find("robndbox") for item in elements)
         if is_boxless and (elements or root.find(".//bndbox") is not None):
             tags = " ".join(f"<{child.tag}>" for child in next(iter(elements), root))
-            raise TfodError(f"{path}: no object has a <bndbox>, only {tags:.80}; add a <bndbox>")
+            raise TfodError(
+                f"{path}: no object has a <bndbox>, only {truncate(tags)}; add a <bndbox>"
+            )
         # Tools that write <occluded> write it for all objects.
         flags = _FLAGS if root.find("object/occluded") is not None else _FLAGS[:2]
         objects = (_read_object(element, path, flags, builder) for element in elements)
@@ -288,7 +290,7 @@ def _read_flag(text: str, tag: str, location: str, problems: ConversionProblems)
         if value.is_integer() and abs(value) < 1 << 63:
             return int(value)
     problem = "flags that are not 0, 1, true or false, read as 0"
-    problems.add(problem, f"{location}: <{tag}> {text:.40}")
+    problems.add(problem, f"{location}: <{tag}> {excerpt(text)}")
     return 0
 
 

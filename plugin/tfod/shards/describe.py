@@ -19,7 +19,7 @@ from tfod.detection import keys
 from tfod.detection.detections import Detections
 from tfod.detection.features.field_mapping import FieldMapping
 from tfod.detection.features.schema import FeatureDescription, FeatureSpec, Value, to_source
-from tfod.errors import ShardError, TfodError
+from tfod.errors import ShardError, TfodError, truncate
 from tfod.example.example_batch import Column, ExampleBatch
 from tfod.example.wire import Kind
 from tfod.sources.layouts import OD_API, describe_missing_objects
@@ -223,7 +223,7 @@ def _lines(result: Description, sources: Sequence[str]) -> Iterator[str]:
         yield visible(describe_missing_objects(result.keys, mappings))
     yield from result.notes
     yield ""
-    names = {key: visible(key) for key in result.keys}
+    names = {key: visible(truncate(key)) for key in result.keys}
     width = max(map(len, names.values()), default=0)
     yield f"{'key':<{width}}  {'kind':<10}  records  values"
     for key, summary in sorted(result.keys.items()):

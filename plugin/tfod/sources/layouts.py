@@ -20,7 +20,7 @@ from tfod.detection.features import field_mapping
 from tfod.detection.features.field_mapping import FieldMapping, classification_field_mapping
 from tfod.detection.features.schema import PROFILES, FeatureDescription, FeatureSpec
 from tfod.detection.problems import read_features
-from tfod.errors import TfodError
+from tfod.errors import TfodError, truncate
 from tfod.example.example_batch import ExampleBatch, copy_bytes
 from tfod.example.wire import Kind
 from tfod.sources.label_map_search import ShardClasses
@@ -257,7 +257,7 @@ def describe_missing_objects(present: Collection[str], mappings: Collection[Fiel
         return "no objects: the records are images with labels, without boxes"
     location = f" under {' or '.join(prefixes)}" if prefixes else ""
     names = unread or list(present)
-    listed = ", ".join(names[:_MAX_KEYS]) + (", …" if len(names) > _MAX_KEYS else "")
+    listed = ", ".join(map(truncate, names[:_MAX_KEYS])) + (", …" if len(names) > _MAX_KEYS else "")
     return (
         f"no objects{location}; the records have {listed}; if the boxes have other keys, name "
         "these with --profile (tfod describe --as-profile)"

@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from typing import Any, NoReturn
 
-from tfod.errors import TfodError, excerpt
+from tfod.errors import TfodError, excerpt, truncate
 
 _PREFERRED_NAME = "feature_description"  # the dict to use if a file has several
 _sign = inspect.signature
@@ -131,7 +131,7 @@ class PythonSource:
         if isinstance(node, ast.Name) and self.bound[node.id]:
             name = self.constants.get(node.id)
         if str(name) not in _DTYPES:
-            dtype = f"{ast.unparse(node):.40}"
+            dtype = truncate(ast.unparse(node))
             self._fail(node, f"{excerpt(key)}: dtype {dtype} is invalid in an Example")
         return _DTYPES[str(name)]
 

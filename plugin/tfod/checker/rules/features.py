@@ -12,7 +12,7 @@ from tfod.checker.finding import Finding, JsonValue, Severity, join_names
 from tfod.checker.rules.registry import dataset_rule, detection_rule, rule
 from tfod.detection import keys
 from tfod.detection.problems import EMPTY_RECORD, READ
-from tfod.errors import excerpt
+from tfod.errors import excerpt, truncate
 from tfod.example.encoding_issues import EncodingIssue
 from tfod.example.example_batch import EncodingProblem, copy_bytes
 from tfod.example.wire import Kind
@@ -114,7 +114,7 @@ def _check_lists(batch: Batch) -> Iterator[Finding]:
     for column in batch.examples.lists.values():
         if column.kind is None:
             for row in column.rows.tolist():
-                yield batch.finding(row, f"{_shorten(column.key)} has no list", column.key)
+                yield batch.finding(row, f"{truncate(column.key)} has no list", column.key)
 
 
 @rule(
@@ -127,7 +127,7 @@ def _check_lists(batch: Batch) -> Iterator[Finding]:
 def _check_repeated_keys(batch: Batch) -> Iterator[Finding]:
     problems = _find_issues(batch, EncodingIssue.REPEATED_KEY)
     for row, key in dict.fromkeys((problem.row, problem.key) for problem in problems):
-        message = f"{_shorten(key)} appears more than once; only the last entry is used"
+        message = f"{truncate(key)} appears more than once; only the last entry is used"
         yield batch.finding(row, message, key)
 
 
@@ -146,10 +146,10 @@ def _check_unknown_keys(batch: Batch) -> Iterator[Finding]:
         if key in batch.expected or key in keys.KNOWN_KEYS:
             continue
         if not key.startswith(keys.ATTRIBUTE_PREFIX):
-            message, fix = f"{_shorten(key)} is not a feature of this profile", ""
+            message, fix = f"{truncate(key)} is not a feature of this profile", ""
             if suggestion := _suggest_key(key, absent):
                 message += f"; did you mean {suggestion}, which is missing?"
-                fix = f"In {{script}}, write {suggestion} instead of {_shorten(key)}."
+                fix = f"In {{script}}, write {suggestion} instead of {truncate(key)}."
             yield batch.finding(int(column.rows[0]), message, key, fix=fix)
 
 
@@ -205,7 +205,7 @@ def _check_profile(result: DatasetResult) -> Iterator[Finding]:
     if result.unmatched is None:
         return
     receiver, layout = result.unmatched.receiver, result.unmatched.layout
-    names = [_shorten(key) for key in result.unmatched.keys]
+    names = [truncate(key) for key in result.unmatched.keys]
     listed = join_names(names, _MAX_KEYS_SHOWN) or "none"
     fix = f"{_OTHER_DATASET} for {receiver}." if receiver else ""
     message = f"the records match no profile; their features are {listed}"
@@ -261,9 +261,3 @@ def _find_issues(batch: Batch, issue: EncodingIssue) -> Iterator[EncodingProblem
     for problem in problems + list(batch.examples.encoding_problems):
         if problem.issue is issue:
             yield problem
-
-
-def _shorten(key: str) -> str:
-    if len(key) <= _MAX_TEXT_SHOWN:
-        return key
-    return f"{key[:_MAX_TEXT_SHOWN]}… ({len(key):,} characters)"

@@ -18,7 +18,7 @@ from tfod.checker.rules.tensorflow_images import find_decoding_obstacle
 from tfod.detection import keys
 from tfod.detection.images.image import FIRST_TRANSPOSED
 from tfod.detection.problems import READ
-from tfod.errors import excerpt
+from tfod.errors import excerpt, truncate
 
 
 @rule(
@@ -208,7 +208,7 @@ def _check_sha256(batch: Batch) -> Iterator[Finding]:
         else:
             message = f"is {excerpt(declared)}, not 64 hexadecimal digits"
         key = batch.key_for(keys.SHA256)
-        yield batch.finding(row, f"{key} {message}", key, declared[:80])
+        yield batch.finding(row, f"{key} {message}", key, declared)
 
 
 @rule(
@@ -279,7 +279,7 @@ def _check_shared_image(result: DatasetResult) -> Iterator[Finding]:
 
 def _describe_record(location: Location) -> str:
     record = f"record {location.record} of {location.shard}"
-    return f"{record} ({location.item:.80})" if location.item else record
+    return f"{record} ({truncate(location.item)})" if location.item else record
 
 
 @rule(
