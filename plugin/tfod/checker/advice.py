@@ -87,6 +87,11 @@ def fit_to_page(template: str, rule: Rule) -> str:
     """Return a fix for users of the service, who have no command line, and perhaps no script."""
     if _NOT_ON_PAGE.search(template) and rule.on_page:
         return rule.on_page
+    return ask_author(template)
+
+
+def ask_author(template: str) -> str:
+    """Return a fix without a command, for people who did not write the script."""
     return strip_command(template).replace("In {script}, ", "Ask the author of {script} to ")
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tfod.checker.advice import strip_command
+from tfod.checker.advice import ask_author, fill_in
 from tfod.checker.check import Options, check
 from tfod.checker.finding import Finding, Severity
 from tfod.checker.receivers import CVAT
@@ -81,7 +81,7 @@ def build_refusal(report: Report, task: Task, noun: str, shown: str) -> RefusedE
     codes_of_errors = {finding.code for finding in errors}
     for finding in errors:
         if finding.cause not in codes_of_errors:
-            finding = finding._replace(fix=strip_command(finding.fix))
+            finding = finding._replace(fix=fill_in(ask_author(finding.template), [finding]))
             by_code.setdefault(finding.code, []).append(finding)
     if any(code.startswith(_DAMAGE) for code in by_code):
         by_code.pop("TSK009", None)  # the frames have records, but these cannot be read

@@ -197,8 +197,9 @@ REFUSALS: dict[str, tuple[dict[str, bytes] | bytes, list[str]]] = {
         one_shard(encode({"image/filename": "a.jpg"} | objects([FULL], ["cat"]))),
         [
             "the image size is unknown, and the image has 1 box (t.tfrecord, record 0). Nothing "
-            "was changed. t.tfrecord, record 0 (the first), byte 0 (a.jpg). In the script that "
-            "wrote the record of a.jpg, write image/height and image/width into every record."
+            "was changed. t.tfrecord, record 0 (the first), byte 0 (a.jpg). Ask the author of the "
+            "script that wrote the record of a.jpg to write image/height and image/width into "
+            "every record."
         ],
     ),
     "an early end": ({"t.tfrecord": TWO[:-9]}, ["record 1", "t.tfrecord"]),
