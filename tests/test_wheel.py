@@ -88,7 +88,8 @@ def test_an_installed_copy_finds_its_label_maps_and_activates(wheel: Path, tmp_p
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (
         f"import sys, os, site; sys.path.insert(0, {str(tmp_path)!r});"
-        "os.environ['TFOD_ACTIVATE'] = '1';"
+        # The environment's own .pth file imported it, with the hook turned off.
+        "os.environ['TFOD_ACTIVATE'] = '1'; sys.modules.pop('_tfod_startup', None);"
         f"site.addsitedir({str(tmp_path)!r});"
         "import tfod; print(tfod.__file__, tfod.packaged_label_maps(),"
         "[type(f).__module__ for f in sys.meta_path][0])"
