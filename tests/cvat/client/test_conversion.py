@@ -42,6 +42,7 @@ from tfod.formats.cvat.shapes import (
     CvatShape,
     CvatTag,
     decode_runs,
+    draw_shape,
     encode_runs,
 )
 from tfod.sources.reading import decode_detection
@@ -123,8 +124,12 @@ tags_drawn = st.builds(
 
 
 def is_seen(shape: CvatShape) -> bool:
-    """Whether something of it is in the frame; what is not does not come along, and is counted."""
-    return bool(clip_outline(shape.outline, SIZE)) if shape.rotation else True
+    """Whether a rotated shape has an area, and a pixel in the frame; others are counted."""
+    if not shape.rotation:
+        return True
+    left, top, right, bottom = shape.extent
+    has_area = left < right and top < bottom and bool(clip_outline(shape.outline, SIZE))
+    return has_area and bool(draw_shape(shape, SIZE).any())
 
 
 @given(st.lists(shapes().filter(is_seen), max_size=5), st.lists(tags_drawn, max_size=2))
