@@ -96,12 +96,12 @@ MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) tests/receivers
 test-more-%: $(VENV)/test-all.installed
 	$(BIN)/python $(PYTEST) $(MORE_$*)
 
-# The receivers come first, since their environment and tests take the longest. With other versions
+# The receivers and the oldest packages come first, since they take the longest. With other versions
 # of Datumaro and Python, only a few examples of each property are tried.
 others: export HYPOTHESIS_PROFILE = few
 others: everything
-	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-more-service test-more-cvat test-more-beam \
-		lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 test-lowest test-demo \
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-lowest test-more-service test-more-cvat \
+		test-more-beam lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 test-demo \
 		$(PYTHONS:%=test-python-%)
 
 # Style, types, plain English, and the Rust tests of the kernel.
