@@ -19,8 +19,8 @@ MEMORY := $(shell grep -s ' /dev/shm ' /proc/mounts | grep -qv noexec && \
 	df --output=avail /dev/shm | awk 'NR == 2 && $$1 > 4e6 { print "/dev/shm" }')
 # Tests start programs many times, which then use the bytecode.
 unexport PYTHONDONTWRITEBYTECODE
-# 1.5 processes per core, since some wait for servers.
-JOBS ?= $(shell expr '(' 3 '*' $$(getconf _NPROCESSORS_ONLN) + 1 ')' / 2)
+# Two processes per core, since many wait for servers and other programs.
+JOBS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 test-%: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 # Libraries use one thread, or the threads would wait for each other.
 test-%: export OMP_NUM_THREADS = 1
@@ -76,8 +76,9 @@ everything: $(VENV)/test-all.installed
 
 # With the newest Datumaro, and TensorFlow as the oracle. One process per part, the longest first: a
 # process loads only what its folders need, and loading TensorFlow takes ten seconds.
-PARTS = checker validator rest
+PARTS = rest checker formats validator
 FOLDERS_checker = tests/checker tests/kernel tests/tfrecord
+FOLDERS_formats = $(patsubst %,tests/%,cli detection example formats shards sources)
 FOLDERS_validator = tests/validator
 FOLDERS_rest = tests $(foreach part,$(filter-out rest,$(PARTS)),$(FOLDERS_$(part):%=--ignore=%))
 
