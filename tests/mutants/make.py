@@ -7,18 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.mutants import (  # noqa: F401  # they declare their mutants
-    boxes,
-    example,
-    framing,
-    images,
-    labels,
-    names,
-    pipeline,
-    sets,
-    task,
-    zips,
-)
+from tests.mutants import boxes, example, framing, images, labels, names, pipeline, sets, task, zips  # noqa: F401  # they declare their mutants
 from tests.mutants.registry import Content, Link, Mutant, declared
 from tests.mutants.sound import LABEL_MAP
 

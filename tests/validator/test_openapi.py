@@ -85,8 +85,6 @@ def test_the_report_is_as_its_schema_says(service: Service) -> None:
     report = json.loads(text.replace("#/$defs/", "#/components/schemas/Report-"))
     parts = report.pop("$defs")
     assert {name: schemas[f"Report-{name}"] for name in parts} == parts
-    assert schemas["Report"] == {
-        name: value for name, value in report.items() if name != "$schema"
-    }
+    assert schemas["Report"] == {name: value for name, value in report.items() if name != "$schema"}
     for one in schemas.values():
         jsonschema.Draft202012Validator.check_schema(one)
