@@ -340,9 +340,8 @@ def require_readable(entry: ZipEntry, content: ZipContent, archive: str = "") ->
     rejected = content.rejected.get(entry.path)
     if rejected is not None:
         cause = f"entry {entry.shown} is not read: {rejected.cause}"
-        raise ShardError(
-            cause, shard=archive or entry.archive, fix=inspect_zip(archive or entry.archive)
-        )
+        name = archive or entry.archive
+        raise ShardError(cause, shard=name, fix=inspect_zip(name))
 
 
 def list_zip_folder(folder: str) -> Sequence[str]:
