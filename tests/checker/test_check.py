@@ -474,3 +474,26 @@ def test_a_folder_is_no_label_map(check: Run, tmp_path: Path) -> None:
     (tmp_path / "data" / "label_map.pbtxt").mkdir()
     (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
     assert check(path).out.startswith("VALID: 0 errors, 0 warnings, 0 infos\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("train.tfrecord", "with --label-map"),
+        ("photo.jpg", "with --label-map"),
+        ("a.csv", "with --label-map"),
+        ("map.pbtxt", "In map.pbtxt, write entries"),
+        ("map.prototxt", "In map.prototxt, write entries"),
+    ],
+)
+def test_entries_are_written_only_into_text(
+    name: str, advice: str, check: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shard(Path(), "train", training(), label_map=None)
+    for path in ("photo.jpg", "a.csv", "map.pbtxt", "map.prototxt"):
+        Path(path).write_bytes(b"\xff\xd8\xff photo" if path == "photo.jpg" else b"a,b\n")
+    report = json.loads(check("train.tfrecord", "--label-map", name, "--format", "json").out)
+    assert [(found["code"], advice in found["fix"]) for found in report["findings"]] == [
+        ("LAB002", True)
+    ]

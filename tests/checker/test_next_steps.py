@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding
-from tfod.checker.receivers import OD_API
+from tfod.checker.receivers import OD_API, RECEIVERS
 from tfod.checker.report import Report
 from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.text import render_text
@@ -28,7 +28,7 @@ from tests.commands import Run
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.sound import LABEL_MAP, flip, other, record, shard
-from tests.records import write_shard
+from tests.records import encode, image, objects, write_shard
 from tests.zip_forge import real_zip
 
 
@@ -187,6 +187,22 @@ def test_a_label_map_in_a_zip(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert_removes(command, code, [], run)
     Path("b.zip").write_bytes(real_zip([*files.items(), ("c_label_map.pbtxt", LABEL_MAP)]))
     assert "Remove the others from the zip." in run("check", "b.zip").out
+
+
+@pytest.mark.parametrize("receiver", RECEIVERS)
+def test_the_command_for_a_receiver(
+    receiver: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ``check --for`` accepts, the command that it suggests accepts, too."""
+    monkeypatch.chdir(tmp_path)
+    boxes = objects([(0.1, 0.2, 1.15, 0.6), (0.3, 0.3, 0.8, 0.9)], ["cat", "cat"], [1, 1])
+    write_shard(Path("f"), "train", encode(image() | boxes))
+    options = ["--for", receiver]
+    commands = [line for line in suggested(run("check", "f", *options).out) if line[0] == "BOX003"]
+    assert commands
+    for code, command in commands:
+        assert command.split()[:2] == ["tfod", "repair"]
+        assert_removes(command, code, options, run)
 
 
 @pytest.mark.parametrize("mutant", FAILING, ids=lambda mutant: mutant.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from tfod.checker.analysis.batch import ImageRow
 from tfod.checker.analysis.result import DatasetResult, ShardResult
 from tfod.checker.finding import Findings, Location
@@ -23,9 +25,10 @@ from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
 from tfod.sources.resolved import Dataset
 
-from tests.commands import run_python
+from tests.commands import Run, run_python
 from tests.hostile import growths
 from tests.image_kinds import plain_image
+from tests.records import encode, image, write_shard
 from tests.zip_forge import Item, forge, real_zip
 
 # As CVAT 2.15 writes them: dataset_manager/formats/cvat.py and bindings.py.
@@ -479,3 +482,18 @@ def test_twice_the_frames_are_twice_the_work(tmp_path: Path, name: str) -> None:
 
     first, second = growths(check, tmp_path, lambda count: {"count": b"%d" % count}, 200)
     assert second <= 2.6 * first  # as in test_linear.py
+
+
+def test_images_of_another_dataset(run: Run, tmp_path: Path) -> None:
+    """If no image matches, the names are not at fault."""
+    shards = tmp_path / "s"
+    write_shard(shards, "train", *(encode(image(name)) for name in ("a.jpg", "b.jpg")))
+    for names, is_other in ((("x.jpg", "y.jpg"), True), (("a.jpg", "y.jpg"), False)):
+        images = tmp_path / names[0]
+        images.mkdir()
+        for name in names:
+            Image.new("RGB", (200, 100)).save(images / name)
+        report = json.loads(run("check", shards, "--images", images, "--format", "json").out)
+        fixes = [found["fix"] for found in report["findings"] if found["code"] == "TSK002"]
+        assert len(fixes) == (2 if is_other else 1)
+        assert all(("this dataset" in fix) is is_other for fix in fixes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datumaro.components.errors import DatasetImportError
+from tfod.cli.main import main
 from tfod.datumaro import compat
 from tfod.errors import RecordError, ShardError
 from tfod.sources.reading import read_detections
@@ -360,12 +363,17 @@ class TestDefects:
             ([0.5, 0.1, 0.49999, 0.4], "is inverted"),  # by less than a hundredth of a pixel
         ],
     )
-    def test_boxes_that_are_none(self, make_shard, load, box, what) -> None:
+    def test_boxes_that_are_none(self, make_shard, load, box, what, tmp_path) -> None:
         shard = make_shard("s", image("a.jpg"), image("b.jpg") | objects([BOX, box], ["x"] * 2))
         error = refusal(load)
         assert isinstance(error, RecordError) and error.record == 1 and error.offset
         assert f"{shard}, record 1, byte {error.offset}: image/object/bbox box 1" in str(error)
         assert what in str(error)
+        (command,) = re.findall(r"type: tfod (repair .+)", str(error))
+        name, source, _, *options = shlex.split(command)
+        repaired = tmp_path.with_name(f"{tmp_path.name}-repaired")
+        assert main([name, source, str(repaired), *options]) < 2
+        assert [len(one.boxes) for one in read_detections(repaired)] == [0, 1]
         policy = TolerantImport()
         dataset = load(error_policy=policy)
         assert len(dataset) == 2 and len(boxes(dataset)) == 1

@@ -57,3 +57,4 @@ def test_ten_errors_are_named_of_more(convert: Run, tmp_path: Path) -> None:
     assert ran.code == 2 and len(lines) == 12
     assert lines[0].endswith("would be INVALID, 12 errors") and lines[-1] == "  and 2 more"
     assert lines[1].startswith("  a, 00.gif: ") and "(IMG005)" in lines[1]
+    assert "script" not in ran.err

@@ -114,7 +114,10 @@ def test_one_file(run: Run, shards: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("S", "OUT/a.json"), "is one file, but the dataset needs 2"),
-        (("S", "OUT/x"), "the format of DEST is unclear; choose it with --to: shards, coco, "),
+        (
+            ("S", "OUT/x"),
+            "SOURCE is shards, so the format of DEST is unclear; choose it with --to: shards, ",
+        ),
         (("S", "S", "--to", "coco"), "is an input"),
         (("S", "ZIP", "--to", "coco"), "already exists; write to another folder"),
         (("nothing", "OUT/x.json"), "nothing: no such file or folder"),

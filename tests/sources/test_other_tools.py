@@ -150,8 +150,18 @@ def test_other_tools_are_named(
 @pytest.mark.parametrize("files", NEAR_MISSES)
 def test_near_misses(run: Run, tmp_path: Path, files: Mapping[str, bytes | str]) -> None:
     folder = write_files(tmp_path / "d", files)
-    assert "no shard in this folder" in run("check", folder).refused()
+    message = run("check", folder).refused()
+    assert "no shard in this folder" in message
+    assert all(f" {Path(name).suffix}" in message for name in files) and "COCO" in message
     assert "has no known format" in run(*given_to("convert", folder)).refused()
+
+
+def test_a_zip_in_a_zip_is_named(run: Run, tmp_path: Path) -> None:
+    inner = real_zip([("default.tfrecord", b"1")])
+    source = write_file(tmp_path / "outer.zip", real_zip([("inner.zip", inner)]))
+    for command in COMMANDS:
+        done = run(*given_to(command, source))
+        assert done.code and "inner.zip" in done.out + done.err and "--from" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_entries_that_are_refused(tmp_path: Path, item: Item, cause: str) -> Non
     path.write_bytes(forge(GOOD, item))
     with pytest.raises(ShardError, match=cause) as raised:
         find_shards(path)
-    assert str(raised.value).endswith("tfod check") and "\n" not in str(raised.value)
+    assert str(raised.value).endswith(f"tfod check {path}") and "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfod.errors import TfodError, excerpt, suggest
@@ -212,13 +212,14 @@ def add_profile(add: Callable[..., Any]) -> None:
     add("--profile", metavar="NAME|FILE", help=text)
 
 
-def add_receiver(add: Callable[..., Any]) -> None:
+def add_receiver(add: Callable[..., Any], receivers: Iterable[str] = ()) -> None:
     """Add ``--for``, the program that will read the shards that a command writes."""
     from tfod.detection.images.source_ids import LARGEST_FOR  # --version does not need it
 
     text = "program that will read the shards; most need numbers as image/source_id, so a "
     text += "text is stored in tfod/attributes instead"
-    add("--for", help=text, dest="receiver", choices=tuple(LARGEST_FOR))
+    choices = tuple(receivers or LARGEST_FOR)
+    add("--for", help=text, dest="receiver", choices=choices)
 
 
 # Types of arguments

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 from tfod.checker.finding import Finding, Location, Severity, plural, shorten
+from tfod.checker.receivers import RECEIVERS
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.text import group_lines
@@ -50,7 +51,7 @@ def add_arguments(parser: Parser) -> None:
     add("--dry-run", action="store_true", help="show what would be done, but write nothing")
     add_output(add, "write a list of all changes to this file, as JSON")
     add_profile(add)
-    add_receiver(add)
+    add_receiver(add, RECEIVERS)  # the same as of `check`, whose next steps name them
     add_label_map(add)
     for name, text in (
         ("--select", "rules or families to fix, such as BOX,LAB008"),

@@ -272,7 +272,8 @@ class TfDetectionApiBase(compat.DatasetBase):
     def _report_box(
         self, examples: ExampleBatch, row: int, item_id: tuple[str, str], reason: str
     ) -> None:
-        fix = "correct it, or import with an error policy that skips it"
+        fix = "correct it, or import with an error policy that skips it; to drop such boxes, type: "
+        fix += "tfod repair SOURCE repaired --odd-boxes drop"
         error = examples.error(row, reason, feature="image/object/bbox", fix=fix)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 

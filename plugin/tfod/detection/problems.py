@@ -202,8 +202,12 @@ def _find_wrong_units(batch: DetectionColumns) -> Problems:
         fix = "correct the boxes, or leave out --boxes pixels"
     else:
         is_wrong, cause = find_pixel_boxes(corners), "looks like pixels"
-        fix = "divide x by the image width and y by the image height, or run: "
-        fix += "tfod convert --boxes pixels"
+        fix = "divide x by the image width and y by the image height"
+        if 2 * is_wrong.sum() > len(corners):  # as in the checker's BOX005
+            fix += "; to convert all boxes, type: "
+            fix += "tfod convert SOURCE normalized --to shards --boxes pixels"
+        else:
+            fix += "; to drop such boxes, type: tfod repair SOURCE repaired --odd-boxes drop"
     for row, number in zip(*np.unique(rows[is_wrong], return_index=True), strict=True):
         numbers = ", ".join(f"{value:g}" for value in corners[is_wrong][number].tolist())
         message = f"{cause}: xmin, ymin, xmax, ymax are {numbers}"

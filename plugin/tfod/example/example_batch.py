@@ -6,6 +6,7 @@ of each record's values. Byte strings are stored as start and length in the batc
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -279,7 +280,7 @@ class ExampleBatch:
     def error(
         self, row: int, cause: str, *, feature: str | None = None, fix: str = ""
     ) -> RecordError:
-        """Return an error that names one of the records."""
+        """Return an error that names one of the records; SOURCE in the fix is its shard."""
         records = self.records
         return RecordError(
             cause,
@@ -287,7 +288,7 @@ class ExampleBatch:
             record=records.first + row,
             offset=int(records.offsets[row]),
             feature=feature,
-            fix=fix,
+            fix=fix.replace("SOURCE", shlex.quote(records.shard)),
         )
 
     def parse_error(self, row: int) -> RecordError | None:

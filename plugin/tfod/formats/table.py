@@ -146,7 +146,8 @@ def choose_target_format(path: str, requested: str | None, source_format: str) -
             )
         return SHARDS
     names = ", ".join(TARGETS)
-    raise TfodError(f"{path}: the format of DEST is unclear; choose it with --to: {names}")
+    problem = "SOURCE is shards, so the format of DEST is unclear"
+    raise TfodError(f"{path}: {problem}; choose it with --to: {names}")
 
 
 def convert(

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from tfod.checker.advice import strip_command
+from tfod.checker.advice import fill_in, strip_command
 from tfod.checker.check import Options, check
 from tfod.checker.finding import Severity, plural
 from tfod.checker.profiles.profile import READY
@@ -55,9 +55,9 @@ def verify(
     for finding in errors:
         location = ", ".join(filter(None, (sources.get(finding.shard), finding.item)))
         location = location or "the label map"
-        lines.append(
-            f"  {location}: {finding.message} ({finding.code}). {strip_command(finding.fix)}"
-        )
+        fix = finding.template.removeprefix("In {script}, ")  # tfod would write the records
+        fix = fill_in(fix[:1].upper() + fix[1:], [finding])
+        lines.append(f"  {location}: {finding.message} ({finding.code}). {strip_command(fix)}")
     if count > len(errors):
         lines.append(f"  and {count - len(errors):,} more")
     raise InvalidError("\n".join(lines))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tfod.errors import ShardsNotFoundError
 from tfod.sources.format_recognition import (
     ANNOTATION_FOLDERS,
+    FORMATS,
     LABELME_XML,
     Recognized,
     SourceFiles,
@@ -28,7 +29,7 @@ _DOCUMENTS = frozenset((".xml", ".json", ".csv", ".txt", ".yaml", ".yml"))
 _MAX_TRIED = 20
 """The maximum number of files of a kind to open."""
 _EXPORT = "export it as COCO or Pascal VOC, and convert that"
-_ARCHIVE = re.compile(r".+\.(tar|tgz|tbz2?|txz|7z|rar|gz|xz|bz2|zst)", re.IGNORECASE)
+_ARCHIVE = re.compile(r".+\.(zip|tar|tgz|tbz2?|txz|7z|rar|gz|xz|bz2|zst)", re.IGNORECASE)
 
 
 class Tool(NamedTuple):
@@ -172,10 +173,10 @@ def describe_other_tool(path: str) -> str | None:
     archive = next(filter(_ARCHIVE.fullmatch, files.names), None)
     if archive:
         return f"{path}: contains the archive {archive}, which is not opened; unpack it"
-    counts = Counter(os.path.splitext(name)[1].lower() for name in files.names)
+    counts = _count_extensions(files)
     if counts.keys() & _DOCUMENTS or not os.path.isdir(path) or (os.listdir(path) and not counts):
         return None  # perhaps annotations, also in folders further below
-    listed = ", ".join(f"{count} {ending or 'other'}" for ending, count in counts.most_common(3))
+    listed = _list_extensions(counts)
     content = f"contains no shards or annotations, only {listed}" if counts else "is empty"
     return f"{path}: {content}; pass the folder or zip with the shards or the annotations"
 
@@ -208,10 +209,27 @@ def make_no_shards_error(source: str, error: ShardsNotFoundError) -> ShardsNotFo
     """Return the error for a source without shards, with a description of its content if known."""
     recognized = recognize_annotations(source)
     if not recognized.names:
-        return ShardsNotFoundError(describe_other_tool(source) or str(error))
+        return ShardsNotFoundError(describe_other_tool(source) or f"{error}{_list_unknown(source)}")
     content = f"contains {recognized.titles} annotations, no shards"
     command = format_convert_command(source, recognized)
     return ShardsNotFoundError(f"{source}: {content}; to convert them to shards, type: {command}")
+
+
+def _list_unknown(path: str) -> str:
+    """Return the end of a message with the files of a folder, which may be annotations."""
+    counts = _count_extensions(SourceFiles.at(path)) if os.path.isdir(path) else None
+    if not counts:
+        return ""
+    known = ", ".join(row.title for row in FORMATS.values())
+    return f"; the folder contains {_list_extensions(counts)}, in none of the formats {known}"
+
+
+def _count_extensions(files: SourceFiles) -> Counter[str]:
+    return Counter(os.path.splitext(name)[1].lower() for name in files.names)
+
+
+def _list_extensions(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {ending or 'other'}" for ending, count in counts.most_common(3))
 
 
 def _describe_content(path: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ Unlike the resolver, which leaves problems to the checker, these functions raise
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -164,7 +165,8 @@ def _require_shards(archive: Zip) -> None:
     content = read_valid_zip(archive.path)  # with the path that the user typed
     paths = find_zip_shards(content)
     if not paths:
-        message = f"{archive.name}: this zip contains no shard; check it with: tfod check"
+        message = f"{archive.name}: this zip contains no shard; check it with: tfod check "
+        message += shlex.quote(archive.name)
         raise make_no_shards_error(archive.path, ShardsNotFoundError(message))
     for path in (*paths, *filter(may_be_label_map, content.rejected)):
         require_readable(content.entries[path], content, archive.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import glob
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence, Set
@@ -264,7 +265,7 @@ class _Search:
             if not self._is_checked:
                 raise ShardsNotFoundError(
                     f"{url}: shards in a remote zip cannot be read; download the zip first, or "
-                    "check it with: tfod check"
+                    f"check it with: tfod check {shlex.quote(url)}"
                 )
             with open_stream(url) as stream:
                 copy = self._spool(stream, url)

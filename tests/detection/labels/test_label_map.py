@@ -122,6 +122,9 @@ def test_fields_of_ones_own_are_told() -> None:
         ("item { id: one }", "1:12"),
         ("item { id: 1", "expected entries such as"),
         ("person\ncar\n", "expected entries such as"),
+        (f"item {{ id: 1 name: '{'c' * 999}", "1:20"),
+        (f"{'c' * 999}: 1", "1:1"),
+        (f"<{'c' * 999}", "1:1"),
     ],
 )
 def test_what_is_no_label_map(text: str, what: str) -> None:
@@ -129,7 +132,14 @@ def test_what_is_no_label_map(text: str, what: str) -> None:
         parse_label_map(text, "label_map.pbtxt")
     assert str(caught.value).startswith("label_map.pbtxt is not a label map")
     assert what in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and "c" * 81 not in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_named() -> None:
+    with pytest.raises(LabelMapError, match="not a label map but a JPEG image"):
+        decode_label_map(b"\xff\xd8\xff\xe0 photo", "a.jpg")
+    with pytest.raises(LabelMapError, match="byte 23 is not UTF-8"):
+        decode_label_map("item { id: 1 name: 'caf\xe9' }".encode("latin-1"), "a.pbtxt")
 
 
 names = st.one_of(

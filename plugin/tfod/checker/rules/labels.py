@@ -63,11 +63,13 @@ def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
     "Datumaro silently ignores the file.",
     fix="In {file}, write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
+    on_page="Upload the right label map (label_map.pbtxt) together with the shards.",
 )
 @each_label_map
 def _check_readable(file: LabelMapFile) -> Iterator[Finding]:
-    if file.label_map is None:
-        yield Finding(file.error)
+    if file.label_map is None:  # entries belong into text, never into an image or a shard
+        is_text = file.name.lower().endswith((".pbtxt", ".prototxt"))
+        yield Finding(file.error, fix="" if is_text else "Pass the right one with --label-map.")
 
 
 @dataset_rule(

@@ -83,6 +83,12 @@ def _count_by_label(
     return counts
 
 
+_WRONG_TASK = (
+    "Compare with the task or the images of this dataset: none of its images matches these. If "
+    "they are the right ones, name each image as its frame, including folders."
+)
+
+
 @dataset_rule(
     "TSK002 error: image matches no frame of the task",
     why="CVAT stops the whole import at the first image that it cannot match with a frame.",
@@ -90,13 +96,15 @@ def _count_by_label(
     source=f"{_BINDINGS}, match_dm_item; cvat-ai/cvat#9307, #4433",
 )
 def _check_frame(result: DatasetResult) -> Iterator[Finding]:
+    has_match = any(item.frame_index is not None for item in result.attachments)
+    fix = "" if has_match else _WRONG_TASK
     for attachment in result.attachments:
         row = attachment.row
         if attachment.frame_index is None and row.filename:
             similar = attachment.similar_name
             hint = f"; the nearest is {excerpt(similar)}" if similar else ""
             message = f"image {excerpt(row.filename)} matches no frame of the task{hint}"
-            yield _report_name(result, attachment, message)
+            yield _report_name(result, attachment, message)._replace(fix=fix)
         elif attachment.frame_index is None:
             message = "the record has no file name, so it matches no frame"
             yield Finding(message, result.profile.key_for(keys.FILENAME)).at(row.location)

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tfod.detection.labels.fuzzy_names import FuzzyNames, fold_name
-from tfod.errors import LabelMapError, ShardError
+from tfod.errors import LabelMapError, ShardError, truncate
+from tfod.tfrecord.compression import HEAD_BYTES
+from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.framing import is_record_header
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.urls import is_url
@@ -259,8 +261,10 @@ def _explain(text: str, source: str, error: Exception) -> str:
             f"{source} is not a label map ({location}: several classes in one item); begin each "
             "class with item {"
         )
+    location, _, detail = reason.partition(" : ")
+    detail = truncate(re.sub(r"^'.*': ", "", detail).rstrip("."))  # without the quoted line
     return (
-        f"{source} is not a label map ({reason}); "
+        f"{source} is not a label map ({location}: {detail}); "
         "expected entries such as: item { id: 1 name: 'cat' }"
     )
 
@@ -301,6 +305,8 @@ def decode_label_map(data: bytes, name: str) -> tuple[LabelMap, list[str]]:
     except UnicodeDecodeError as error:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             text = _BYTE_ORDER_MARK + data.decode("utf-16", "replace")
+        elif file_type := detect_file_type(data[:HEAD_BYTES]):
+            raise LabelMapError(f"{name} is not a label map but {file_type[0]}") from None
         else:
             raise LabelMapError(
                 f"{name} is not a label map (byte {error.start} is not UTF-8); save it as UTF-8"

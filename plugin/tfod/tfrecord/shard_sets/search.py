@@ -30,6 +30,7 @@ from tfod.tfrecord.shard_sets.shard_names import (
 from tfod.tfrecord.storage.open import find_zip_entry, open_shard
 from tfod.tfrecord.storage.remote import Listing, list_remote
 from tfod.tfrecord.storage.urls import get_folder, get_name, is_pattern, is_url, is_zip, to_absolute
+from tfod.tfrecord.storage.zip_entry import inspect_zip
 
 if TYPE_CHECKING:
     from tfod.tfrecord.storage.archive import ZipContent
@@ -121,7 +122,7 @@ def find_shards(source: str | os.PathLike[str]) -> list[ShardSet]:
         if not remote.sets:
             raise ShardsNotFoundError(
                 f"{remote.zips[0]}: the shards in a remote zip cannot be read individually; "
-                "download the zip first, or inspect it with: tfod check"
+                f"download the zip first, or {inspect_zip(remote.zips[0])}"
             )
         return list(remote.sets)
     root = text
@@ -319,7 +320,7 @@ def _is_tensorboard_log(path: str) -> bool:
 
 def _not_found(text: str) -> str:
     if os.path.isfile(text):
-        return f"{text}: no shard in this archive; inspect it with: tfod check"
+        return f"{text}: no shard in this archive; {inspect_zip(text)}"
     if os.path.isdir(text):
         return f"{text}: no shard in this folder or the three levels below it; {_NAMING_HINT}"
     if glob.has_magic(text):

@@ -26,7 +26,13 @@ from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
 from tfod.tfrecord.storage.urls import is_zip
-from tfod.tfrecord.storage.zip_entry import LOCAL_BYTES, ZIP_FIX, ZipEntry, decode_name, encode_name
+from tfod.tfrecord.storage.zip_entry import (
+    LOCAL_BYTES,
+    ZipEntry,
+    decode_name,
+    encode_name,
+    inspect_zip,
+)
 
 _CENTRAL, _LOCAL, _END = b"PK\1\2", b"PK\3\4", b"PK\5\6"
 _MAX_END_BYTES = 22 + 0xFFFF
@@ -334,7 +340,8 @@ def require_readable(entry: ZipEntry, content: ZipContent, archive: str = "") ->
     rejected = content.rejected.get(entry.path)
     if rejected is not None:
         cause = f"entry {entry.shown} is not read: {rejected.cause}"
-        raise ShardError(cause, shard=archive or entry.archive, fix=ZIP_FIX)
+        name = archive or entry.archive
+        raise ShardError(cause, shard=name, fix=inspect_zip(name))
 
 
 def list_zip_folder(folder: str) -> Sequence[str]:

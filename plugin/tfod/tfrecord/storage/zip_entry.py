@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import shlex
 import stat
 import zipfile
 import zlib
@@ -16,13 +17,17 @@ from tfod.errors import ShardError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-ZIP_FIX = "inspect the archive with: tfod check"
 _LOCAL_MAGIC, LOCAL_BYTES = b"PK\3\4", 30
 """The local header of an entry, and its size without the name."""
 _UTF8 = 1 << 11
 _MAX_READ_BYTES = 1 << 16
 """The number of bytes to decompress at once, which are lost if one of them is damaged."""
 _PRINTABLE_SPACES = "\u200c\u200d\u00a0\u3000"  # joiners and spaces that some scripts need
+
+
+def inspect_zip(path: str) -> str:
+    """Return the advice for a zip that is damaged or has rejected entries."""
+    return f"inspect the archive with: tfod check {shlex.quote(path)}"
 
 
 class ZipEntryError(ShardError):
@@ -92,7 +97,7 @@ class ZipEntry:
     def raise_damaged(self, cause: str) -> NoReturn:
         """Raise ZipEntryError with this cause."""
         message = f"entry {self.shown} is damaged: {cause}"
-        error = ZipEntryError(message, shard=self.archive, fix=ZIP_FIX)
+        error = ZipEntryError(message, shard=self.archive, fix=inspect_zip(self.archive))
         error.reason = cause
         raise error from None
 
