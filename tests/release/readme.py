@@ -36,6 +36,9 @@ _LINES = {
         "curl -fsSLO {repository}/raw/v{version}/docker/cvat/docker-compose.tfrecord.yml"
     ),
     "(`pip install '.[cvat]'`)": "(`pip install 'tfod[cvat]'`)",
+    "`pip install '.[tensorflow]'`; for PyTorch, `'.[torch]'`": (
+        "`pip install 'tfod[tensorflow]'`; for PyTorch, `'tfod[torch]'`"
+    ),
 }
 _VERSION = re.compile(r"(?<=[v-])\d+\.\d+\.\d+(?=\.tar\.gz|/examples|/docker/|' >> )")
 _SECTION = re.compile(r"(?<=^## Install\n\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
