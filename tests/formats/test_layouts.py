@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -116,6 +117,30 @@ def test_records_are_those_of_datumaros_exporter(
     assert Example.from_bytes(found[0]).value_count("image_id") == (name == "keras_coco")
     (line,) = run("convert", ours, tmp_path / "again", "--to", "coco").out.splitlines()[:1]
     assert "2 images, 2 objects" in line and run("diff", ours, coco, "--without", "area").code == 0
+
+
+@pytest.mark.parametrize(("subset", "folder"), [("val", "valid"), ("valid", "valid"), ("a", "a")])
+def test_roboflow_coco_is_what_rf_detr_reads(
+    run: Run, tmp_path: Path, subset: str, folder: str
+) -> None:
+    """RF-DETR 1.11.2, rfdetr/datasets/coco.py: the paths in line 1578; images next to the JSON.
+
+    Line 149 leaves out a class that is the supercategory of another one. RF-DETR 1.4.1 requires a
+    supercategory other than "none" (rfdetr/detr.py, line 144).
+    """
+    for name in ("train", subset):
+        record = image(f"{name}.png") | {"image/encoded": saved("RGB", "PNG")}
+        write_shard(tmp_path / "s", name, encode(record | objects([BOX, BOX], ["a", "b"], [1, 2])))
+    out = tmp_path / "out"
+    says = run("convert", tmp_path / "s", out, "--to", "roboflow_coco").succeeded()
+    assert ("RF-DETR requires and that do not exist: 1 valid" in says) == (folder != "valid")
+    for part, name in (("train", "train.png"), (folder, f"{subset}.png")):
+        found = json.loads((out / part / "_annotations.coco.json").read_text())
+        assert [entry["file_name"] for entry in found["images"]] == [name]
+        assert (out / part / name).read_bytes() == saved("RGB", "PNG")
+        assert [one["supercategory"] for one in found["categories"]] == ["cat", "a", "b"]
+    run("convert", out, tmp_path / "back").succeeded()
+    assert [len(one.boxes) for one in tfod.read_detections(tmp_path / "back")] == [2, 2]
 
 
 def test_what_keras_coco_cannot_hold(run: Run, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
     add("target", metavar="DEST", help=text, type=output_path)
     text = "format of SOURCE, if it is ambiguous: %(choices)s"
     add("--from", metavar="FORMAT", help=text, choices=FORMATS, dest="source_format")
-    text = "format of DEST: one of these, keras_coco or roboflow (default: shards)"
+    text = "format of DEST: one of these, keras_coco, roboflow or roboflow_coco (default: shards)"
     add("--to", metavar="FORMAT", help=text, choices=TARGETS, dest="target_format")
     text = "folder to read images from; folder to write them to if SOURCE is shards"
     add("--images", metavar="DIR", help=text, type=not_empty)

@@ -24,7 +24,7 @@ from tfod.detection.images.mask_images import (
     fill_box,
     run_lengths,
 )
-from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
     CocoDocument,
@@ -225,14 +225,13 @@ class Writer(FormatWriter):
         self._next_ids: dict[str, int] = {}
 
     def begin(self, subset: str) -> None:
-        folder = os.path.join(self.folder, "annotations")
-        os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, f"instances_{to_stem(subset)}.json")
+        path = os.path.join(self.folder, self._get_json_name(subset))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         self._json_files[subset] = _JsonFile(self._open(path), self._open(f"{path}.annotations"))
         self.documents.append(path)
 
     def add(self, images: Images, label_map: LabelMap) -> None:
-        names = self._write_images(images, images.subset)
+        names = self._write_images(images, self._get_image_folder(images.subset))
         ids = np.array(self._make_image_ids(images), np.int64)
         height, width = (format_numbers(side) for side in images.sizes.T)
         heads = format_rows(
@@ -246,13 +245,24 @@ class Writer(FormatWriter):
         self._json_files[images.subset].add(entries, annotations)
 
     def finish(self, label_map: LabelMap) -> None:
-        categories: list[Mapping[str, Any]] = []
-        for item in label_map.items:
-            names = [point.label for point in item.keypoints] or self._point_names.get(item.id, ())
-            points = {"keypoints": list(names)} if names else {}
-            categories.append({"id": item.id, "name": item.class_name, **points})
+        categories = list(map(self._make_category, label_map.items))
         for json_file in self._json_files.values():
             json_file.finish(categories)
+
+    # Methods that the writer of another layout overrides
+
+    def _get_json_name(self, subset: str) -> str:
+        return os.path.join("annotations", f"instances_{to_stem(subset)}.json")
+
+    def _get_image_folder(self, subset: str) -> str:
+        return subset
+
+    def _make_category(self, item: LabelMapItem) -> dict[str, Any]:
+        names = [point.label for point in item.keypoints] or self._point_names.get(item.id, ())
+        points = {"keypoints": list(names)} if names else {}
+        return {"id": item.id, "name": item.class_name, **points}
+
+    # Parts of the JSON
 
     def _make_image_ids(self, images: Images) -> list[int]:
         """Return the source id of each image if it is a unique number, else a free number."""

@@ -78,8 +78,9 @@ TARGETS = {
     **FORMATS,
     "keras_coco": Format("layouts.keras_coco", has_ids=True),
     "roboflow": Format("layouts.roboflow", has_ids=True),
+    "roboflow_coco": Format("layouts.roboflow_coco", has_ids=True),
 }
-"""The formats for ``--to``, which include layouts of shards; all are read as ``shards``."""
+"""The formats for ``--to``, which include layouts that are read as ``shards`` or ``coco``."""
 
 
 def recognize(path: str, requested: str | None, option: str = "--from") -> Recognized:
@@ -131,7 +132,7 @@ def choose_target_format(path: str, requested: str | None, source_format: str) -
     """Return the name of the format to write; raise TfodError if it is unclear."""
     if requested is not None:
         if requested not in FORMATS and parse_shard_name(path):
-            raise TfodError(f"{path}: {requested} is a folder of shards; pass a folder")
+            raise TfodError(f"{path}: {requested} is a folder; pass a folder")
         return requested
     for name, target_format in FORMATS.items():
         if target_format.is_file(path):
