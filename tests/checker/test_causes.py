@@ -22,13 +22,11 @@ from tfod.checker.rules.registry import all_rules
 
 from tests.commands import Run
 from tests.files import write_files
-from tests.mutants.boxes import permuted_columns
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, first, folder, other, record, shard, with_boxes
 
 INVERTED = with_boxes([(0.5, 0.25, 0.25, 0.75)])
-PERMUTED = next(permuted_columns()).content
 
 
 def check(path: Path, **options: object) -> Report:
@@ -43,6 +41,9 @@ def causes(report: Report) -> dict[str, str]:
 def content(code: str, case: str) -> object:
     (mutant,) = [one for one in all_mutants() if (one.code, one.case) == (code, case)]
     return mutant.content
+
+
+PERMUTED = content("BOX013", "xmin-and-xmax-exchanged")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_the_page_needs_no_command_line(mutant: Mutant, mutants: Path, monkeypat
     if "pipeline_config" in mutant.options or mutant.code == "TFR013":
         pytest.skip("not on the page")
     monkeypatch.chdir(mutants)
-    report = check_sources(mutant.sources(""), Options())
+    report = check_sources([mutant.path("")], Options())
     for group in group_findings(report, on_page=True):
         for fix in (group.fix, *(item.fix for item in group.findings)):
             fix = fix.replace("--save-images or --save-media", "").replace("without --symlinks", "")

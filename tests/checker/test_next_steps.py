@@ -223,7 +223,7 @@ def test_suggested_commands_remove_the_finding(
         monkeypatch.chdir(path)
     arguments = mutant.arguments("" if path.exists() else tmp_path)
     checked = run("check", *arguments)
-    options = arguments[len(mutant.sources("")) :]
+    options = arguments[1:]
     for code, command in dict.fromkeys(suggested(checked.out)):
         if code == mutant.code:
             assert_removes(command, mutant.code, options, run)

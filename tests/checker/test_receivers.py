@@ -256,7 +256,7 @@ NOT_SEEN = {
 def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
     mutant: Mutant, mutants: Path
 ) -> None:
-    sources = mutant.sources(mutants)
+    sources = [mutant.path(mutants)]
     for one in check_sources(sources, Options(receiver=ANY)).verdicts:
         takes = one.verdict is not Verdict.FAILS
         valid = check_sources(sources, Options(receiver=one.receiver)).valid

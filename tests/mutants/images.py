@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from PIL import Image
 
 from tests.image_kinds import exif_block, file_of, gradient, image_of, saved, with_segment
-from tests.mutants.registry import Mutant, fail, mutants_of, near
+from tests.mutants import registry
+from tests.mutants.registry import Table
 from tests.mutants.sound import (
     HEIGHT,
     LABEL_MAP,
@@ -24,9 +25,10 @@ from tests.mutants.sound import (
     shard,
 )
 
-HOW = {"record": 0, "options": TF}
-KIND_SIZE = {"width": 34, "height": 21}
-"""Of the images of :mod:`tests.image_kinds`."""
+fail = partial(registry.fail, record=0, options=TF)
+near = partial(registry.near, options=TF)
+ALL, NONE = {**TF, "decode": "all"}, {**TF, "decode": "none"}
+WIDER = WIDTH + 1
 
 
 def imaged(encoded: bytes, format_: str = "jpeg", **changes: object) -> bytes:
@@ -37,155 +39,137 @@ def imaged(encoded: bytes, format_: str = "jpeg", **changes: object) -> bytes:
 
 
 def kind(name: str) -> bytes:
-    """A shard whose first record has an image of this kind."""
-    return imaged(image_of(name), name.split()[0], **KIND_SIZE)
+    """A shard whose first record has an image of this kind of :mod:`tests.image_kinds`."""
+    return imaged(image_of(name), name.split()[0], width=34, height=21)
 
 
-@mutants_of("IMG001")
-def missing() -> Iterator[Mutant]:
-    yield fail("no-bytes", imaged(b""), **HOW)
-    yield near("one-byte", imaged(b"\xff"), "IMG002", options=TF)
+def deep(largest: int) -> bytes:
+    """A shard whose first record has a PNG of 16 bits per channel."""
+    pixels = np.linspace(0, largest, WIDTH * HEIGHT).reshape(HEIGHT, WIDTH).astype(np.uint16)
+    return imaged(file_of(Image.fromarray(pixels)), "png")
 
 
-@mutants_of("IMG002")
-def no_image() -> Iterator[Mutant]:
-    yield fail("raw-pixels", imaged(gradient("RGB", (WIDTH, HEIGHT)).tobytes()), **HOW)
-    yield fail("a-path", imaged(b"images/a.jpg"), **HOW)
-    yield fail("first-byte-lost", imaged(jpeg()[1:]), **HOW)
-    yield near("last-byte-lost", imaged(jpeg()[:-1]), "IMG009", options=TF)
+def exif(orientation: int, **changes: object) -> bytes:
+    """A shard whose first record has a JPEG with this EXIF orientation."""
+    return imaged(with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation)), **changes)
 
 
-@mutants_of("IMG017")
-def black_in_tensorflow() -> Iterator[Mutant]:
-    def deep(largest: int) -> bytes:
-        pixels = np.linspace(0, largest, WIDTH * HEIGHT).reshape(HEIGHT, WIDTH).astype(np.uint16)
-        return imaged(file_of(Image.fromarray(pixels)), "png")
-
-    yield fail("up-to-255", deep(255), **HOW)
-    yield near("up-to-4096", deep(4096), options=TF)
-    yield near("all-black", deep(0), options=TF)
-    yield near("not-decoded", deep(255), options={**TF, "decode": "none"})
+def bmp(mode: str) -> bytes:
+    """A shard whose first record has a BMP."""
+    return imaged(saved(mode, "BMP", (WIDTH, HEIGHT)), "bmp")
 
 
-@mutants_of("IMG003")
-def does_not_decode() -> Iterator[Mutant]:
-    data = png()
-    broken = flip(data, data.index(b"IDAT") + 20)
-    yield fail("one-bit-of-the-pixels", imaged(broken, "png"), record=0, options=TF)
-    every = {**TF, "decode": "all"}
-    yield fail("one-bit-and-all-decoded", imaged(broken, "png"), record=0, options=every)
-    none = {**TF, "decode": "none"}
-    yield near("same-bit-not-decoded", imaged(broken, "png"), options=none)
-    yield near("byte-behind-the-end", imaged(data + b"\0", "png"), options=TF)
+def subsets(val: bytes) -> dict[str, bytes]:
+    """A folder with shards of two subsets."""
+    files = {"train.tfrecord": shard(record(), other()), "val.tfrecord": shard(val)}
+    return {**files, "label_map.pbtxt": LABEL_MAP}
 
 
-@mutants_of("IMG004")
-def other_format() -> Iterator[Mutant]:
-    yield fail("jpeg-called-png", imaged(jpeg(), format="png"), **HOW)
-    yield near("jpg", imaged(jpeg(), format="JPG"), options=TF)
-
-
-@mutants_of("IMG005")
-def not_decodable() -> Iterator[Mutant]:
-    for name in ("webp", "tiff RGB", "gif", "jpeg 12 bits", "bmp rle", "png apple"):
-        yield fail(name.lower().replace(" ", "-"), kind(name), **HOW)
-    for name in ("jpeg CMYK", "bmp 24 bits", "png color 0 bits 16", "jpeg arithmetic"):
-        yield near(name.lower().replace(" ", "-"), kind(name), options=TF)
-
-
-@mutants_of("IMG006")
-def other_size() -> Iterator[Mutant]:
-    yield fail("one-pixel-wider", imaged(jpeg(), width=WIDTH + 1), **HOW)
-    yield fail("exchanged", imaged(jpeg(), width=HEIGHT, height=WIDTH), **HOW)
-    yield near("just-as-wide", imaged(jpeg((WIDTH + 1, HEIGHT)), width=WIDTH + 1), options=TF)
-
-
-@mutants_of("IMG007")
-def turned() -> Iterator[Mutant]:
-    def exif(orientation: int) -> bytes:
-        return with_segment(jpeg(), 0xE1, b"Exif\0\0" + exif_block(orientation))
-
-    yield fail("by-a-quarter", imaged(exif(6)), **HOW)
-    yield fail("mirrored", imaged(exif(2)), **HOW)
-    turned_size = imaged(exif(6), height=WIDTH, width=HEIGHT)
-    yield fail("size-of-the-turned-image", turned_size, "IMG006", **HOW)
-    yield near("upright", imaged(exif(1)), options=TF)
-
-
-@mutants_of("IMG008")
-def other_checksum() -> Iterator[Mutant]:
+def mutants() -> Table:
+    """Return the mutants of each rule."""
+    damaged = flip(png(), png().index(b"IDAT") + 20)
     right = hashlib.sha256(jpeg()).hexdigest()
     wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
-    yield fail("last-digit", imaged(jpeg(), sha256=wrong), **HOW)
-    yield fail("capital-letters", imaged(jpeg(), sha256=right.upper()), **HOW)
-    yield near("right", imaged(jpeg(), sha256=right), options=TF)
-    yield near("empty", imaged(jpeg(), sha256=""), options=TF)
-
-
-@mutants_of("IMG009")
-def cut_short() -> Iterator[Mutant]:
-    yield fail("last-byte-lost", imaged(jpeg()[:-1]), **HOW)
-    yield fail("png-without-its-end", imaged(png()[:-12], "png"), **HOW)
-    yield near("bytes-behind-the-end", imaged(jpeg() + b"\0"), options=TF)
-
-
-@mutants_of("IMG010")
-def same_image() -> Iterator[Mutant]:
-    again = record("c.jpg", encoded=jpeg())
-    yield fail("byte-for-byte", shard(record(), again), record=1, options=TF)
-    longer = record("c.jpg", encoded=jpeg() + b"\0")
-    yield near("one-byte-more", shard(record(), longer), options=TF)
-
-
-@mutants_of("IMG011")
-def shared_image() -> Iterator[Mutant]:
-    def subsets(val: bytes) -> dict[str, bytes]:
-        files = {"train.tfrecord": shard(record(), other()), "val.tfrecord": shard(val)}
-        return {**files, "label_map.pbtxt": LABEL_MAP}
-
-    again = subsets(record("c.jpg", encoded=jpeg()))
-    yield fail("train-and-val", again, at="val.tfrecord", record=0, options=TF)
-    yield near("one-byte-more", subsets(record("c.jpg", encoded=jpeg() + b"\0")), options=TF)
-    together = {"train-00000-of-00002": again["train.tfrecord"]}
-    together |= {"train-00001-of-00002": again["val.tfrecord"], "label_map.pbtxt": LABEL_MAP}
-    yield near("one-subset", together, "IMG010", options=TF)
-
-
-@mutants_of("IMG012")
-def not_positive() -> Iterator[Mutant]:
-    yield fail("height-0", imaged(jpeg(), height=0), **HOW)
-    yield near("height-1", imaged(jpeg((WIDTH, 1)), height=1), "BOX008", options=TF)
-
-
-@mutants_of("IMG013")
-def palette() -> Iterator[Mutant]:
-    def bmp(mode: str) -> bytes:
-        return imaged(saved(mode, "BMP", (WIDTH, HEIGHT)), "bmp")
-
-    yield fail("bmp-with-colours", bmp("P"), **HOW)
-    yield near("bmp-with-grays", bmp("L"), options=TF)
-
-
-@mutants_of("IMG014")
-def raw() -> Iterator[Mutant]:
-    yield fail("raw", imaged(jpeg(), format="raw"), **HOW)
-    yield near("mixed-case", imaged(jpeg(), format="Raw"), "IMG004", options=TF)
-
-
-@mutants_of("IMG015")
-def unknown_size() -> Iterator[Mutant]:
+    again, longer = (record("c.jpg", encoded=jpeg() + more) for more in (b"", b"\0"))
+    leak = subsets(again)
+    together = {"train-00000-of-00002": leak["train.tfrecord"]}
+    together |= {"train-00001-of-00002": leak["val.tfrecord"], "label_map.pbtxt": LABEL_MAP}
     bare = {"encoded": None, "height": None, "width": None}
-    yield fail("no-image-and-no-size", first(record(**bare)), "EXA003", **HOW)
-    no_image = record(**{**bare, "encoded": b"x"})
-    yield fail("bytes-without-a-header", first(no_image), "IMG002", **HOW)
-    yield near("header", imaged(jpeg(), height=None, width=None), options=TF)
-    yield near("no-image", first(record(encoded=None)), "EXA003", options=TF)
+    # These have the profile cvat, since few of them have an image.
+    without = [record(f"{n}.jpg", encoded=None, format=None, sha256=None) for n in range(2)]
 
+    def named(name: str) -> str:
+        return name.lower().replace(" ", "-")
 
-@mutants_of("IMG016")
-def some_images() -> Iterator[Mutant]:
-    # Of these the profile is cvat, since few have an image.
-    bare = [record(f"{n}.jpg", encoded=None, format=None, sha256=None) for n in range(2)]
-    yield fail("one-of-three", shard(*bare, other()))
-    yield near("none-of-two", shard(*bare))
-    yield near("all", shard(record(), other()))
+    return {
+        "IMG001": [  # missing
+            fail("no-bytes", imaged(b"")),
+            near("one-byte", imaged(b"\xff"), "IMG002"),
+        ],
+        "IMG002": [  # not an image
+            fail("raw-pixels", imaged(gradient("RGB", (WIDTH, HEIGHT)).tobytes())),
+            fail("a-path", imaged(b"images/a.jpg")),
+            fail("first-byte-lost", imaged(jpeg()[1:])),
+            near("last-byte-lost", imaged(jpeg()[:-1]), "IMG009"),
+        ],
+        "IMG017": [  # black in TensorFlow
+            fail("up-to-255", deep(255)),
+            near("up-to-4096", deep(4096)),
+            near("all-black", deep(0)),
+            near("not-decoded", deep(255), options=NONE),
+        ],
+        "IMG003": [  # does not decode
+            fail("one-bit-of-the-pixels", imaged(damaged, "png")),
+            fail("one-bit-and-all-decoded", imaged(damaged, "png"), options=ALL),
+            near("same-bit-not-decoded", imaged(damaged, "png"), options=NONE),
+            near("byte-behind-the-end", imaged(png() + b"\0", "png")),
+        ],
+        "IMG004": [  # other format
+            fail("jpeg-called-png", imaged(jpeg(), format="png")),
+            near("jpg", imaged(jpeg(), format="JPG")),
+        ],
+        "IMG005": [  # not decodable
+            *(
+                fail(named(name), kind(name))
+                for name in ("webp", "tiff RGB", "gif", "jpeg 12 bits", "bmp rle", "png apple")
+            ),
+            *(
+                near(named(name), kind(name))
+                for name in ("jpeg CMYK", "bmp 24 bits", "png color 0 bits 16", "jpeg arithmetic")
+            ),
+        ],
+        "IMG006": [  # size differs
+            fail("one-pixel-wider", imaged(jpeg(), width=WIDER)),
+            fail("exchanged", imaged(jpeg(), width=HEIGHT, height=WIDTH)),
+            near("just-as-wide", imaged(jpeg((WIDER, HEIGHT)), width=WIDER)),
+        ],
+        "IMG007": [  # rotated by EXIF
+            fail("by-a-quarter", exif(6)),
+            fail("mirrored", exif(2)),
+            fail("size-of-the-turned-image", exif(6, height=WIDTH, width=HEIGHT), "IMG006"),
+            near("upright", exif(1)),
+        ],
+        "IMG008": [  # checksum differs
+            fail("last-digit", imaged(jpeg(), sha256=wrong)),
+            fail("capital-letters", imaged(jpeg(), sha256=right.upper())),
+            near("right", imaged(jpeg(), sha256=right)),
+            near("empty", imaged(jpeg(), sha256="")),
+        ],
+        "IMG009": [  # truncated
+            fail("last-byte-lost", imaged(jpeg()[:-1])),
+            fail("png-without-its-end", imaged(png()[:-12], "png")),
+            near("bytes-behind-the-end", imaged(jpeg() + b"\0")),
+        ],
+        "IMG010": [  # same image
+            fail("byte-for-byte", shard(record(), again), record=1),
+            near("one-byte-more", shard(record(), longer)),
+        ],
+        "IMG011": [  # shared image
+            fail("train-and-val", leak, at="val.tfrecord"),
+            near("one-byte-more", subsets(longer)),
+            near("one-subset", together, "IMG010"),
+        ],
+        "IMG012": [  # size is not positive
+            fail("height-0", imaged(jpeg(), height=0)),
+            near("height-1", imaged(jpeg((WIDTH, 1)), height=1), "BOX008"),
+        ],
+        "IMG013": [  # palette
+            fail("bmp-with-colours", bmp("P")),
+            near("bmp-with-grays", bmp("L")),
+        ],
+        "IMG014": [  # raw pixels
+            fail("raw", imaged(jpeg(), format="raw")),
+            near("mixed-case", imaged(jpeg(), format="Raw"), "IMG004"),
+        ],
+        "IMG015": [  # unknown size
+            fail("no-image-and-no-size", first(record(**bare)), "EXA003"),
+            fail("bytes-without-a-header", first(record(**{**bare, "encoded": b"x"})), "IMG002"),
+            near("header", imaged(jpeg(), height=None, width=None)),
+            near("no-image", first(record(encoded=None)), "EXA003"),
+        ],
+        "IMG016": [  # some images
+            registry.fail("one-of-three", shard(*without, other())),
+            registry.near("none-of-two", shard(*without)),
+            registry.near("all", shard(record(), other())),
+        ],
+    }

@@ -1,31 +1,42 @@
-"""All mutants, and a folder of them: each family of rules has one."""
+"""All mutants, and a folder of them per family of rules."""
 
 from __future__ import annotations
 
 import functools
 import os
+import string
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from tests.mutants import boxes, example, framing, images, labels, names, pipeline, sets, task, zips  # noqa: F401  # they declare their mutants
-from tests.mutants.registry import Content, Link, Mutant, declared
+from tests.mutants import boxes, example, framing, images, labels, names, pipeline, sets, task, zips
+from tests.mutants.registry import Content, Link, Mutant
 from tests.mutants.sound import LABEL_MAP
+
+FAMILIES = (boxes, example, framing, images, labels, names, pipeline, sets, task, zips)
 
 
 @functools.cache
 def all_mutants() -> tuple[Mutant, ...]:
     """Every mutant, in the order of the families."""
-    return tuple(declared())
+    return tuple(
+        replace(mutant, code=code, letter=letter)
+        for family in FAMILIES
+        for code, mutants in family.mutants().items()
+        for fires in (True, False)
+        for letter, mutant in zip(
+            string.ascii_lowercase, (one for one in mutants if one.fires is fires), strict=False
+        )
+    )
 
 
 def write_mutants(folder: str | Path) -> None:
     """Write all mutants into a folder."""
-    for one in all_mutants():
-        path = one.path(folder)
+    for mutant in all_mutants():
+        path = mutant.path(folder)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write(path, one.content)
-        if not one.is_folder:
-            # Folders have a label map of their own, or are about having none.
+        _write(path, mutant.content)
+        if not mutant.is_folder:  # folders have their own label map, or none
             _write(os.path.join(os.path.dirname(path), "label_map.pbtxt"), LABEL_MAP)
 
 
@@ -35,7 +46,7 @@ def _write(path: str, content: Content) -> None:
             os.symlink(content.target, path)
     elif isinstance(content, Mapping):
         os.makedirs(path, exist_ok=True)
-        for name, inside in content.items():
-            _write(os.path.join(path, name), inside)
+        for name, part in content.items():
+            _write(os.path.join(path, name), part)
     else:
         Path(path).write_bytes(content)

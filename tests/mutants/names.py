@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
-from tests.mutants.registry import Mutant, fail, mutants_of, near
+from tests.mutants import registry
+from tests.mutants.registry import Table
 from tests.mutants.sound import TF, features, first, jpeg, png, record, second, shard
 
-HOW = {"record": 0, "options": TF}
+fail = partial(registry.fail, record=0, options=TF)
+near = partial(registry.near, options=TF)
 NO_OBJECTS = dict.fromkeys(("xmin", "ymin", "xmax", "ymax", "text", "label"))
 
 
@@ -17,119 +19,98 @@ def named(name: str) -> bytes:
 
 
 def two(**second_record: str) -> bytes:
-    """Two sound records, the second of which differs."""
+    """A shard of two valid records; the second one differs."""
     return shard(record(), record("b.jpg", encoded=jpeg(quality=50), **second_record))
 
 
-@mutants_of("NAM001")
-def missing() -> Iterator[Mutant]:
-    yield fail("empty", named(""), **HOW)
-    yield fail("no-feature", second(record(filename=None)), record=1, options=TF)
-    yield near("one-letter", named("a"), "NAM003", options=TF)
-    yield near("no-objects", first(record(filename=None, **NO_OBJECTS)), "NAM009", options=TF)
+def numbered(source_id: str | bytes | None) -> bytes:
+    """A shard whose first record has this source id."""
+    return first(record(source_id=source_id))
 
 
-@mutants_of("NAM009")
-def missing_without_objects() -> Iterator[Mutant]:
-    yield fail("no-feature", first(record(filename=None, **NO_OBJECTS)), **HOW)
-    yield fail("empty", first(record(filename="", **NO_OBJECTS)), **HOW)
-    yield near("named", first(record(**NO_OBJECTS)), options=TF)
-
-
-@mutants_of("NAM002")
-def duplicate_name() -> Iterator[Mutant]:
-    yield fail("same-name", two(filename="a.jpg"), record=1, options=TF)
-    yield near("capital-letter", two(filename="A.jpg"), options=TF)
-    yield near("another-folder", two(filename="x/a.jpg"), options=TF)
-
-
-@mutants_of("NAM013")
-def data_instead_of_a_name() -> Iterator[Mutant]:
-    image, also = jpeg().decode("latin-1"), ("EXA009", "NAM003", "NAM006")
+def mutants() -> Table:
+    """Return the mutants of each rule."""
+    same_id = features()["image/source_id"]
     as_bytes = first(record(encoded=jpeg(), filename=jpeg(), source_id="1"))
-    yield fail("jpeg", as_bytes, *also, **HOW)
-    yield fail("jpeg-as-utf-8", named(image), *also[1:], **HOW)
-    yield fail("printed", named(repr(jpeg())), "NAM003", "NAM005", **HOW)
-    yield fail("source-id", first(record(source_id=png())), "EXA009", "NAM010", **HOW)
-    yield near("long-path", named("a/" * 200 + "a.jpg"), options=TF)
-    yield near("of-a-car", named("BMW " * 60 + ".jpg"), options=TF)
-
-
-@mutants_of("NAM003")
-def no_extension() -> Iterator[Mutant]:
-    yield fail("no-dot", named("ajpg"), **HOW)
-    yield fail("number-behind-the-dot", named("frame.000123"), **HOW)
-    yield fail("dot-in-the-folder", named("x.jpg/a"), **HOW)
-    yield near("several-dots", named("a.v1.0.jpg"), options=TF)
-
-
-@mutants_of("NAM004")
-def other_extension() -> Iterator[Mutant]:
-    yield fail("jpeg-called-png", named("a.png"), **HOW)
-    yield near("jpeg-called-jpeg", named("a.JPEG"), options=TF)
-    yield near("no-image-extension", named("a.data"), options=TF)
-
-
-@mutants_of("NAM005")
-def path_of_another_machine() -> Iterator[Mutant]:
-    cases = {
-        "two-dots": "../a.jpg",
-        "two-dots-within": "x/../a.jpg",
-        "absolute": "/home/me/a.jpg",
-        "drive": "C:/a.jpg",
-        "server": "\\\\server\\a.jpg",
-        "backslash": "x\\a.jpg",
+    nameless = first(record(filename=None, **NO_OBJECTS))
+    return {
+        "NAM001": [  # missing
+            fail("empty", named("")),
+            fail("no-feature", second(record(filename=None)), record=1),
+            near("one-letter", named("a"), "NAM003"),
+            near("no-objects", nameless, "NAM009"),
+        ],
+        "NAM009": [  # missing, and no objects
+            fail("no-feature", nameless),
+            fail("empty", first(record(filename="", **NO_OBJECTS))),
+            near("named", first(record(**NO_OBJECTS))),
+        ],
+        "NAM002": [  # duplicate name
+            fail("same-name", two(filename="a.jpg"), record=1),
+            near("capital-letter", two(filename="A.jpg")),
+            near("another-folder", two(filename="x/a.jpg")),
+        ],
+        "NAM013": [  # data instead of a name
+            fail("jpeg", as_bytes, "EXA009", "NAM003", "NAM006"),
+            fail("jpeg-as-utf-8", named(jpeg().decode("latin-1")), "NAM003", "NAM006"),
+            fail("printed", named(repr(jpeg())), "NAM003", "NAM005"),
+            fail("source-id", numbered(png()), "EXA009", "NAM010"),
+            near("long-path", named("a/" * 200 + "a.jpg")),
+            near("of-a-car", named("BMW " * 60 + ".jpg")),
+        ],
+        "NAM003": [  # no extension
+            fail("no-dot", named("ajpg")),
+            fail("number-behind-the-dot", named("frame.000123")),
+            fail("dot-in-the-folder", named("x.jpg/a")),
+            near("several-dots", named("a.v1.0.jpg")),
+        ],
+        "NAM004": [  # other extension
+            fail("jpeg-called-png", named("a.png")),
+            near("jpeg-called-jpeg", named("a.JPEG")),
+            near("no-image-extension", named("a.data")),
+        ],
+        "NAM005": [  # path of another machine
+            fail("two-dots", named("../a.jpg")),
+            fail("two-dots-within", named("x/../a.jpg")),
+            fail("absolute", named("/home/me/a.jpg")),
+            fail("drive", named("C:/a.jpg")),
+            fail("server", named("\\\\server\\a.jpg")),
+            fail("backslash", named("x\\a.jpg")),
+            near("dots-in-a-name", named("..a/a...jpg")),
+            near("folder", named("x/a.jpg")),
+        ],
+        "NAM006": [  # control characters
+            fail("line-end", named("a\n.jpg")),
+            fail("zero-byte", named("a\0.jpg")),
+            fail("right-to-left", named("a\u202egpj.jpg")),
+            fail("zero-width", named("a\u200b.jpg")),
+            fail("byte-order-mark", named("\ufeffa.jpg")),
+            near("blank", named("a b.jpg")),
+            near("ideographic-space", named("a\u3000b.jpg")),
+        ],
+        "NAM007": [  # no source id
+            fail("no-feature", numbered(None)),
+            near("empty", numbered(""), "NAM012"),
+        ],
+        "NAM012": [  # empty source id
+            fail("empty", numbered("")),
+            fail("blank", numbered(" "), "NAM010"),
+            near("zero", numbered("0")),
+        ],
+        "NAM008": [  # duplicate source id
+            fail("same-id", two(source_id=same_id), record=1),
+            near("blank-behind", two(source_id=f"{same_id} ")),
+        ],
+        "NAM010": [  # not a number
+            fail("name", numbered("a.jpg")),
+            fail("decimal", numbered("1.0")),
+            fail("64-bits", numbered(str(1 << 63))),
+            fail("wide-digit", numbered("\uff11")),
+            near("leading-zero-and-blanks", numbered(" 007 ")),
+            near("negative", numbered("-1")),
+        ],
+        "NAM011": [  # large number
+            fail("17-million", numbered("16777217")),
+            near("float32", numbered("16777216")),
+        ],
     }
-    for case, name in cases.items():
-        yield fail(case, named(name), **HOW)
-    yield near("dots-in-a-name", named("..a/a...jpg"), options=TF)
-    yield near("folder", named("x/a.jpg"), options=TF)
-
-
-@mutants_of("NAM006")
-def control_characters() -> Iterator[Mutant]:
-    cases = {
-        "line-end": "a\n.jpg",
-        "zero-byte": "a\0.jpg",
-        "right-to-left": "a\u202egpj.jpg",
-        "zero-width": "a\u200b.jpg",
-        "byte-order-mark": "\ufeffa.jpg",
-    }
-    for case, name in cases.items():
-        yield fail(case, named(name), **HOW)
-    yield near("blank", named("a b.jpg"), options=TF)
-    yield near("ideographic-space", named("a\u3000b.jpg"), options=TF)
-
-
-@mutants_of("NAM007")
-def no_source_id() -> Iterator[Mutant]:
-    yield fail("no-feature", first(record(source_id=None)), **HOW)
-    yield near("empty", first(record(source_id="")), "NAM012", options=TF)
-
-
-@mutants_of("NAM012")
-def empty_source_id() -> Iterator[Mutant]:
-    yield fail("empty", first(record(source_id="")), **HOW)
-    yield fail("blank", first(record(source_id=" ")), "NAM010", **HOW)
-    yield near("zero", first(record(source_id="0")), options=TF)
-
-
-@mutants_of("NAM008")
-def duplicate_source_id() -> Iterator[Mutant]:
-    yield fail("same-id", two(source_id=features()["image/source_id"]), record=1, options=TF)
-    yield near("blank-behind", two(source_id=features()["image/source_id"] + " "), options=TF)
-
-
-@mutants_of("NAM010")
-def not_a_number() -> Iterator[Mutant]:
-    cases = {"name": "a.jpg", "decimal": "1.0", "64-bits": str(1 << 63), "wide-digit": "\uff11"}
-    for case, text in cases.items():
-        yield fail(case, first(record(source_id=text)), **HOW)
-    yield near("leading-zero-and-blanks", first(record(source_id=" 007 ")), options=TF)
-    yield near("negative", first(record(source_id="-1")), options=TF)
-
-
-@mutants_of("NAM011")
-def large_number() -> Iterator[Mutant]:
-    yield fail("17-million", first(record(source_id="16777217")), **HOW)
-    yield near("float32", first(record(source_id="16777216")), options=TF)

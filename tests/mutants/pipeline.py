@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from tests.mutants.registry import Inside, Mutant, fail, mutants_of, near
+from tests.mutants import registry
+from tests.mutants.registry import Inside, Table
 from tests.mutants.sound import (
     CAT_BOX,
     DOG_BOX,
@@ -19,7 +20,9 @@ from tests.mutants.sound import (
 )
 from tests.records import encode
 
-HOW = {"options": {**TF, "pipeline_config": Inside("pipeline.config")}}
+OPTIONS = {**TF, "pipeline_config": Inside("pipeline.config")}
+fail = partial(registry.fail, options=OPTIONS)
+near = partial(registry.near, options=OPTIONS)
 MASKS = "load_instance_masks: true"
 
 
@@ -49,7 +52,7 @@ eval_input_reader {{ {evaluation} {reader} "val.tfrecord" }} }}
 
 
 def one(name: str, **changes: Any) -> bytes:
-    """A record whose source id is a number, as TF-Vision has it."""
+    """A record whose source id is a number, which TF-Vision needs."""
     number = {"train.jpg": "1", "val.png": "2"}[name]
     changes.setdefault("encoded", jpeg() if name.endswith("jpg") else png())
     return encode(features(name, **{"source_id": number, **changes}))
@@ -72,57 +75,51 @@ def masks(name: str, *encoded: Any) -> bytes:
 
 
 def points(name: str, number: int) -> bytes:
-    """A record of two objects with so many keypoints each."""
+    """A record of two objects with ``number`` keypoints each."""
     values = [0.5] * 2 * number
     sides = {f"image/object/keypoint/{side}": values for side in "xy"}
     visible = {"image/object/keypoint/visibility": [2] * 2 * number}
     return one(name, **(sides | visible if number else {}))
 
 
-@mutants_of("CFG002")
-def leads_nowhere() -> Iterator[Mutant]:
-    template = pipeline(maps="PATH_TO_BE_CONFIGURED/label_map.txt")
-    yield fail("of-the-template", files(template), **HOW)
-    yield fail("empty", files(pipeline(train="")), **HOW)
-    yield fail("backslash", files(pipeline(train="data\\train.tfrecord")), **HOW)
-    yield fail("label-map", files(pipeline(maps="labels.pbtxt")), **HOW)
-    yield fail("folder", {**files(pipeline(train="t")), "t": {"a.txt": b""}}, **HOW)
-    pattern = files(pipeline(train="trai?.tfreco[r]d*"))
-    yield near("pattern", pattern, **HOW)
-
-
-@mutants_of("CFG003")
-def other_classes() -> Iterator[Mutant]:
-    yield fail("one-of-two", files(pipeline(1)), **HOW)
-    yield near("two-of-two", files(pipeline()), **HOW)
-    gap = b"item { id: 1 name: 'cat' } item { id: 2 name: 'dog' } item { id: 9 name: 'cow' }"
-    yield near("ids-with-a-gap", {**files(pipeline(9)), "label_map.pbtxt": gap}, "LAB013", **HOW)
-
-
-@mutants_of("CFG005")
-def masks_missing() -> Iterator[Mutant]:
-    asked = pipeline(both=f"{MASKS} mask_type: PNG_MASKS")
-    yield fail("no-masks", files(asked), **HOW)
+def mutants() -> Table:
+    """Return the mutants of each rule."""
     mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]
-    yield fail("of-one-object", files(asked, *half), "BOX023", **HOW)
-    yield fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), "BOX023", **HOW)
-    yield near("png", files(asked, *both), "BOX023", **HOW)
-    yield near("not-asked-for", files(pipeline(both="load_instance_masks: false")), **HOW)
-
-
-@mutants_of("CFG006")
-def other_keypoints() -> Iterator[Mutant]:
-    asked = pipeline(both="num_keypoints: 3")
-    yield fail("none", files(asked), **HOW)
-    yield fail("two-of-three", files(asked, points("train.jpg", 2), points("val.png", 3)), **HOW)
-    yield near("three", files(asked, points("train.jpg", 3), points("val.png", 3)), **HOW)
-
-
-@mutants_of("CFG009")
-def unseen_classes() -> Iterator[Mutant]:
+    with_masks = pipeline(both=f"{MASKS} mask_type: PNG_MASKS")
+    with_points = pipeline(both="num_keypoints: 3")
+    gap = LABEL_MAP.replace(b"\n", b" ") + b"item { id: 9 name: 'cow' }"
     cats = with_boxes([CAT_BOX], name="train.jpg", source_id="1")
-    yield fail("no-dog-is-trained", files(pipeline(), train=cats), **HOW)
     dogs = with_boxes([DOG_BOX], ["dog"], [2], name="val.png", encoded=png(), source_id="2")
-    yield near("no-cat-is-evaluated", files(pipeline(), val=dogs), **HOW)
+    return {
+        "CFG002": [  # a path without files
+            fail("of-the-template", files(pipeline(maps="PATH_TO_BE_CONFIGURED/label_map.txt"))),
+            fail("empty", files(pipeline(train=""))),
+            fail("backslash", files(pipeline(train="data\\train.tfrecord"))),
+            fail("label-map", files(pipeline(maps="labels.pbtxt"))),
+            fail("folder", {**files(pipeline(train="t")), "t": {"a.txt": b""}}),
+            near("pattern", files(pipeline(train="trai?.tfreco[r]d*"))),
+        ],
+        "CFG003": [  # number of classes differs
+            fail("one-of-two", files(pipeline(1))),
+            near("two-of-two", files(pipeline())),
+            near("ids-with-a-gap", {**files(pipeline(9)), "label_map.pbtxt": gap}, "LAB013"),
+        ],
+        "CFG005": [  # masks missing
+            fail("no-masks", files(with_masks)),
+            fail("of-one-object", files(with_masks, *half), "BOX023"),
+            fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), "BOX023"),
+            near("png", files(with_masks, *both), "BOX023"),
+            near("not-asked-for", files(pipeline(both="load_instance_masks: false"))),
+        ],
+        "CFG006": [  # number of keypoints differs
+            fail("none", files(with_points)),
+            fail("two-of-three", files(with_points, points("train.jpg", 2), points("val.png", 3))),
+            near("three", files(with_points, points("train.jpg", 3), points("val.png", 3))),
+        ],
+        "CFG009": [  # unseen classes
+            fail("no-dog-is-trained", files(pipeline(), train=cats)),
+            near("no-cat-is-evaluated", files(pipeline(), val=dogs)),
+        ],
+    }

@@ -1,4 +1,4 @@
-"""Which mutants a slow test takes, where they are checked, and as what they are uploaded."""
+"""Mutants as parameters of slow tests, in their folders, and zipped."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _FEW = os.environ.get("HYPOTHESIS_PROFILE") == "few"
 def parameters_of(
     mutants: Iterable[Mutant], family_suffices: Callable[[Mutant], bool] = lambda _: False
 ) -> Iterator[Any]:
-    """Parameters of a slow test: the first mutants that fail and pass a rule; the others are slow.
+    """Parameters of a slow test: a failing and a passing mutant per rule; others are slow.
 
-    Where ``family_suffices``, the first that fail and pass a family of rules, such as BOX; and so
-    for all of them where few examples are asked for. tests/checker/test_mutants.py holds what is
-    reported of each.
+    With ``family_suffices``, or with few examples, one per family of rules, such as BOX.
+    tests/checker/test_mutants.py checks the report of each mutant.
     """
     seen = set()
     for one in mutants:
@@ -36,7 +35,7 @@ def parameters_of(
 
 @contextmanager
 def in_its_folder(mutant: Mutant, folder: str | Path) -> Iterator[None]:
-    """Where a trainer is started: its configuration names files relative to that."""
+    """The folder that a trainer is started in: paths in its configuration are relative to it."""
     before = os.getcwd()
     if "pipeline_config" in mutant.options:
         os.chdir(mutant.path(folder))
@@ -47,7 +46,7 @@ def in_its_folder(mutant: Mutant, folder: str | Path) -> Iterator[None]:
 
 
 def zipped(mutant: Mutant) -> bytes:
-    """The mutant as a user uploads it: a zip as it is, anything else in one."""
+    """The zip that a user uploads."""
     if isinstance(mutant.content, bytes):
         if mutant.ending == ".zip":
             return mutant.content

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
+from tests.mutants import registry
 from tests.mutants.framing import zipped
-from tests.mutants.registry import Mutant, fail, mutants_of, near
+from tests.mutants.registry import Table
 from tests.mutants.sound import LABEL_MAP, TF, jpeg, record, shard
+
+fail = partial(registry.fail, options=TF)
+near = partial(registry.near, options=TF)
+OWL = LABEL_MAP + b"item { id: 3 name: 'owl' }\n"
 
 
 def part(number: int, **changes: object) -> bytes:
@@ -19,74 +24,68 @@ def together(files: dict[str, bytes]) -> dict[str, bytes]:
     return {**files, "label_map.pbtxt": LABEL_MAP}
 
 
-def numbered(*names: str) -> dict[str, bytes]:
-    """Shards of these names."""
+def named(*names: str) -> dict[str, bytes]:
+    """A folder with shards of these names."""
     return together({name: part(number) for number, name in enumerate(names)})
 
 
-@mutants_of("SET001")
-def missing_shards() -> Iterator[Mutant]:
-    lacking = numbered("train-00000-of-00003", "train-00002-of-00003")
-    yield fail("second-of-three", lacking, options=TF)
-    yield fail("last-of-two", numbered("train.record-00000-of-00002"), options=TF)
-    from_one = numbered("train-00001-of-00003", "train-00003-of-00003")
-    yield fail("second-of-three-that-count-from-1", from_one, options=TF)
-    yield near("count-from-1", numbered("train-00001-of-00002", "train-00002-of-00002"), options=TF)
-    whole = ("train-00000-of-00003", "train-00001-of-00003", "train-00002-of-00003")
-    yield near("all-three", numbered(*whole), options=TF)
+def numbered(*numbers: int, count: int) -> dict[str, bytes]:
+    """A folder with these shards of a numbered set."""
+    return named(*(f"train-{number:05d}-of-{count:05d}" for number in numbers))
 
 
-@mutants_of("SET002")
-def mixed_sets() -> Iterator[Mutant]:
-    old = ("train-00000-of-00002", "train-00001-of-00002", "train-00002-of-00003")
-    yield fail("two-and-three", numbered(*old), options=TF)
-    two = ("train-00000-of-00002", "train-00001-of-00002", "val-00000-of-00001")
-    yield near("two-subsets", numbered(*two), options=TF)
+def splits(other: bytes) -> dict[str, dict[str, bytes]]:
+    """Two folders whose shards have label maps; the second one differs."""
+    return {
+        "train": {"a.tfrecord": part(0), "a_label_map.pbtxt": LABEL_MAP},
+        "valid": {"a.tfrecord": part(1), "a_label_map.pbtxt": other},
+    }
 
 
-@mutants_of("SET003")
-def different_keys() -> Iterator[Mutant]:
-    names = [f"train-0000{number}-of-00003" for number in range(3)]
-    same = numbered(*names)
-    lacking = {**same, names[1]: part(1, sha256=None)}
-    yield fail("one-lacks-a-feature", lacking, at=names[1], options=TF)
-    more = {**same, names[2]: part(2, **{"image/class/label": [3]})}
-    yield near("one-has-a-class-more", more, options=TF)
-    yield near("all-alike", same, options=TF)
-
-
-@mutants_of("SET004")
-def different_label_maps() -> Iterator[Mutant]:
-    def splits(other: bytes) -> dict[str, dict[str, bytes]]:
-        return {
-            "train": {"a.tfrecord": part(0), "a_label_map.pbtxt": LABEL_MAP},
-            "valid": {"a.tfrecord": part(1), "a_label_map.pbtxt": other},
-        }
-
+def mutants() -> Table:
+    """Return the mutants of each rule."""
+    two, three = numbered(0, 1, count=2), numbered(0, 1, 2, count=3)
+    _, second, third = list(three)[:3]
     swapped = b"item { id: 2 name: 'cat' }\nitem { id: 1 name: 'dog' }\n"
-    at = "valid/a_label_map.pbtxt"
-    yield fail("ids-exchanged", splits(swapped), "LAB008", at=at, options=TF)
-    longer = LABEL_MAP + b"item { id: 3 name: 'owl' }\n"
-    yield near("one-class-more", splits(longer), "LAB013", options=TF)
     reordered = b"item { id: 2 name: 'dog' }\nitem { id: 1 name: 'cat' }\n"
-    yield near("another-order", splits(reordered), options=TF)
-
-
-@mutants_of("SET005")
-def empty_shard() -> Iterator[Mutant]:
-    names = ("train-00000-of-00002", "train-00001-of-00002")
-    hollow = {**numbered(*names), names[1]: b""}
-    yield fail("no-bytes-in-a-set", hollow, at=names[1], options=TF)
-    nothing = together({"train.record": part(0), "val.record.gz": zipped(b"")})
-    yield fail("gzip-of-nothing", nothing, "TFR014", at="val.record.gz", options=TF)
-    yield near("one-record-each", numbered(*names), options=TF)
-
-
-@mutants_of("SET006")
-def empty_set() -> Iterator[Mutant]:
-    names = ("train-00000-of-00002", "train-00001-of-00002")
-    hollow = {**numbered(*names), **dict.fromkeys(names, b"")}
-    yield fail("all-of-no-bytes", hollow, "SET005", at=names[0], options=TF)
-    alone = together({"train-00000-of-00001": b"", "val.tfrecord": part(0)})
-    yield fail("the-only-one", alone, "SET005", at="train-00000-of-00001", options=TF)
-    yield near("one-has-a-record", {**hollow, names[1]: part(0)}, "SET005", options=TF)
+    names = list(two)[:2]
+    half_empty, empty = {**two, names[1]: b""}, {**two, **dict.fromkeys(names, b"")}
+    gz = together({"train.record": part(0), "val.record.gz": zipped(b"")})
+    lone = together({"train-00000-of-00001": b"", "val.tfrecord": part(0)})
+    three_subsets = named(*names, "val-00000-of-00001")
+    mixed = named(*names, "train-00002-of-00003")
+    lacking = {**three, second: part(1, sha256=None)}
+    more = {**three, third: part(2, **{"image/class/label": [3]})}
+    return {
+        "SET001": [  # missing shards
+            fail("second-of-three", numbered(0, 2, count=3)),
+            fail("last-of-two", named("train.record-00000-of-00002")),
+            fail("second-of-three-that-count-from-1", numbered(1, 3, count=3)),
+            near("count-from-1", numbered(1, 2, count=2)),
+            near("all-three", three),
+        ],
+        "SET002": [  # mixed sets
+            fail("two-and-three", mixed),
+            near("two-subsets", three_subsets),
+        ],
+        "SET003": [  # different keys
+            fail("one-lacks-a-feature", lacking, at=second),
+            near("one-has-a-class-more", more),
+            near("all-alike", three),
+        ],
+        "SET004": [  # different label maps
+            fail("ids-exchanged", splits(swapped), "LAB008", at="valid/a_label_map.pbtxt"),
+            near("one-class-more", splits(OWL), "LAB013"),
+            near("another-order", splits(reordered)),
+        ],
+        "SET005": [  # empty shard
+            fail("no-bytes-in-a-set", half_empty, at=names[1]),
+            fail("gzip-of-nothing", gz, "TFR014", at="val.record.gz"),
+            near("one-record-each", two),
+        ],
+        "SET006": [  # empty set
+            fail("all-of-no-bytes", empty, "SET005", at=names[0]),
+            fail("the-only-one", lone, "SET005", at="train-00000-of-00001"),
+            near("one-has-a-record", {**empty, names[1]: part(0)}, "SET005"),
+        ],
+    }

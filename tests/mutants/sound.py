@@ -1,20 +1,14 @@
-"""The sound base: two records with tiny real images, from which mutants differ by one change."""
+"""Two valid records with tiny real images; a mutant changes one thing."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from tfod.example.example import (
-    bytes_feature,
-    encode_example,
-    encode_varint,
-    float_feature,
-    int64_feature,
-)
+from tfod.example.example import bytes_feature, encode_varint, float_feature, int64_feature
 from tfod.tfrecord.framing import masked_crc32c
 
 from tests.image_kinds import saved
@@ -23,8 +17,7 @@ from tests.records import encode, objects, source_id_of
 WIDTH, HEIGHT = 40, 20
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
 TF = {"profile": "tf_detection_api"}
-"""The options of most mutants: without them a mutant may change which profile fits."""
-
+"""The options of most mutants: without them, a mutant may change which profile fits."""
 CAT_BOX = (0.25, 0.25, 0.5, 0.75)
 DOG_BOX = (0.5, 0.1, 1.0, 0.9)
 
@@ -42,9 +35,9 @@ def png(size: tuple[int, int] = (WIDTH, HEIGHT)) -> bytes:
 
 
 def features(name: str = "a.jpg", **changes: Any) -> dict[str, Any]:
-    """The features of a sound record; ``changes`` by the last part of the key, None removes.
+    """The features of a valid record; ``changes`` by the last part of the key, None removes.
 
-    ``encoded`` decides on format and checksum, unless they are changed as well.
+    Format and checksum match ``encoded``, unless they are changed as well.
     """
     encoded = changes.get("encoded", jpeg() if name.endswith(".jpg") else png())
     found: dict[str, Any] = {
@@ -69,7 +62,7 @@ def with_boxes(
     label: Sequence[int] | None = None,
     **changes: Any,
 ) -> bytes:
-    """A sound record with these objects, cats unless said otherwise."""
+    """A valid record with these objects, cats by default."""
     rest = features(**changes)
     for key in objects([], [], []):
         del rest[key]
@@ -79,12 +72,12 @@ def with_boxes(
 
 
 def record(name: str = "a.jpg", **changes: Any) -> bytes:
-    """A sound record, serialized, but for the changes."""
+    """A valid record with changes, serialized."""
     return encode(features(name, **changes))
 
 
 def other() -> bytes:
-    """The second record, of another image, which mutants leave alone."""
+    """The second record, with another image, which mutants do not change."""
     return record("b.png", encoded=png())
 
 
@@ -101,30 +94,27 @@ def shard(*payloads: bytes) -> bytes:
 
 
 def first(payload: bytes) -> bytes:
-    """A shard whose first record is this one, and whose second is sound."""
+    """A shard of this record and a valid one."""
     return shard(payload, other())
 
 
 def second(payload: bytes) -> bytes:
-    """A shard whose second record is this one, and whose first is sound."""
+    """A shard of a valid record and this one."""
     return shard(other(), payload)
 
 
-def flip(data: bytes, place: int, bit: int = 0) -> bytes:
-    """The same bytes but for one bit."""
+def flip(data: bytes, offset: int, bit: int = 0) -> bytes:
+    """The same bytes with one bit flipped."""
     changed = bytearray(data)
-    changed[place] ^= 1 << bit
+    changed[offset] ^= 1 << bit
     return bytes(changed)
 
 
 def padded(payload: bytes, length: int) -> bytes:
-    """The payload with an unknown field behind it, which readers pass over."""
+    """The payload with an unknown field at its end, which readers skip."""
     spare = length - len(payload) - 5
     size = bytes((spare & 0x7F | 0x80, spare >> 7 & 0x7F | 0x80, spare >> 14))
     return payload + b"\xfa\x01" + size + bytes(spare)
-
-
-# The wire, for spellings that no encoder writes
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -133,18 +123,13 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def entry(key: str | bytes, feature: bytes) -> bytes:
-    """An entry of the map of features, as it stands in Features."""
+    """An entry of the map in Features."""
     name = key.encode() if isinstance(key, str) else key
     return field(1, field(1, name) + field(2, feature))
 
 
-def spelled(named: Mapping[str, bytes]) -> bytes:
-    """An Example from features that are encoded already."""
-    return encode_example(named)
-
-
 def encoded_features(name: str = "a.jpg", **changes: Any) -> dict[str, bytes]:
-    """A sound record's features, each encoded, to be replaced by odd ones."""
+    """The encoded features of a valid record."""
     return {key: encoded(value) for key, value in features(name, **changes).items()}
 
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from tests.mutants.registry import Inside, Mutant, fail, mutants_of, near
+from tests.mutants import registry
+from tests.mutants.registry import Inside, Table
 from tests.mutants.sound import CAT_BOX, HEIGHT, LABEL_MAP, WIDTH, jpeg, shard
 from tests.records import encode, objects
 
 SHARD = "default.tfrecord"
 AGAINST_XML = {"profile": "cvat", "cvat_xml": Inside("task.xml")}
-HOW = {"at": SHARD, "record": 0, "options": AGAINST_XML}
+AGAINST_IMAGES = {"profile": "cvat", "images": Inside("images")}
+AGAINST_LABELS = {"profile": "cvat", "cvat_labels": Inside("labels.json")}
+fail = partial(registry.fail, options=AGAINST_XML)
+fail_in_record = partial(fail, at=SHARD, record=0)
+near = partial(registry.near, options=AGAINST_XML)
 
 
 def labelled(
     name: str, *, boxes: int = 1, text: str = "cat", width: int = WIDTH, tag: str = "", **more: Any
 ) -> bytes:
-    """A record of annotations alone."""
+    """A record without an image."""
     size = {"image/height": HEIGHT, "image/width": width}
     rest = {"image/filename": name, "image/source_id": name, **size}
-    there = objects([CAT_BOX] * boxes, [text] * boxes, [1] * boxes) if boxes else {}
+    existing = objects([CAT_BOX] * boxes, [text] * boxes, [1] * boxes) if boxes else {}
     whole = {"image/class/text": [tag]} if tag else {}
-    return encode({**rest, **there, **whole, **more})
+    return encode({**rest, **existing, **whole, **more})
 
 
 def task_xml(
@@ -43,130 +48,96 @@ def task_xml(
     ).encode()
 
 
-def files(*records: bytes, **more: Any) -> dict[str, Any]:
-    """A folder with a shard and a label map of cats; the task of a.jpg unless another is given."""
+POLYLINE = '<polyline label="cat" occluded="0" points="1,1;2,2" z_order="0"></polyline>'
+POLYGON = POLYLINE.replace("polyline", "polygon").replace("2,2", "2,2;1,2")
+BOX = '<box label="cat" occluded="0" xtl="1" ytl="1" xbr="9" ybr="9" z_order="0"></box>'
+ATTRIBUTE = "<attribute><name>difficult</name><input_type>checkbox</input_type></attribute>"
+
+
+def files(*records: bytes | str, **more: Any) -> dict[str, Any]:
+    """A folder with a shard and a label map of cats; the task has a.jpg unless ``xml`` is given."""
     xml = more.pop("xml", task_xml("a.jpg"))
+    payloads = (labelled(one) if isinstance(one, str) else one for one in records)
     return {
-        SHARD: shard(*records),
+        SHARD: shard(*payloads),
         "label_map.pbtxt": LABEL_MAP.splitlines()[0],
         "task.xml": xml,
         **more,
     }
 
 
-@mutants_of("TSK001")
-def unknown_label() -> Iterator[Mutant]:
-    capital = files(labelled("a.jpg"), xml=task_xml("a.jpg", labels=("Cat", "dog")))
-    yield fail("capital-letter", capital, options=AGAINST_XML)
-    known = files(labelled("a.jpg"), xml=task_xml("a.jpg", labels=("cat", "dog")))
-    yield near("in-the-task", known, options=AGAINST_XML)
-    labels = {**known, "labels.json": json.dumps([{"name": "cats"}]).encode()}
-    by_json = {"profile": "cvat", "cvat_labels": Inside("labels.json")}
-    yield fail("one-letter-more", labels, options=by_json)
-    yield fail("of-a-whole-image", files(labelled("a.jpg", tag="bird")), options=AGAINST_XML)
+def matched(name: str, *frames: str, **how: Any) -> dict[str, Any]:
+    """A folder with a record of this name, and a task with these frames."""
+    return files(name, xml=task_xml(*frames, **how))
 
 
-@mutants_of("TSK002")
-def no_frame() -> Iterator[Mutant]:
-    yield fail("one-letter", files(labelled("a.jpg"), xml=task_xml("b.jpg")), "TSK005", **HOW)
-    folder = files(labelled("x/a.jpg"), xml=task_xml("y/a.jpg", "x/b.jpg"))
-    yield fail("another-folder", folder, "TSK005", **HOW)
-    elsewhere = files(labelled("x/a.jpg"), xml=task_xml("a.jpg"))
-    yield near("folder-of-another-machine", elsewhere, options=AGAINST_XML)
-    png = files(labelled("a.jpg"), xml=task_xml("a.png"))
-    yield near("another-extension", png, options=AGAINST_XML)
-    shorter = files(labelled("a.jpg"), xml=task_xml("x/a.jpg"))
-    yield near("folder-that-all-lack", shorter, options=AGAINST_XML)
-
-
-@mutants_of("TSK003")
-def read_as_number() -> Iterator[Mutant]:
-    frames = ("a.jpg", "b.jpg", "c.jpg")
-    digits = files(labelled("2.jpg"), xml=task_xml(*frames))
-    yield fail("number-of-a-frame", digits, "TSK005", **HOW)
-    video = files(labelled("myclip1.jpg"), xml=task_xml(mode="interpolation"))
-    yield fail("digits-behind-six-letters", video, "TSK005", **HOW)
-    beyond = files(labelled("3.jpg"), xml=task_xml(*frames))
-    yield near("number-of-no-frame", beyond, "TSK002", "TSK005", options=AGAINST_XML)
-    named = files(labelled("2.jpg"), xml=task_xml("0.jpg", "1.jpg", "2.jpg"))
-    yield near("name-of-a-frame", named, "TSK005", options=AGAINST_XML)
-
-
-@mutants_of("TSK004")
-def other_size() -> Iterator[Mutant]:
-    yield fail("one-pixel-wider", files(labelled("a.jpg", width=WIDTH + 1)), **HOW)
-    yield near("same-size", files(labelled("a.jpg")), options=AGAINST_XML)
-    images = {"images": {"a.jpg": jpeg((WIDTH + 1, HEIGHT))}}
-    by_images = {"profile": "cvat", "images": Inside("images")}
-    yield fail("than-the-image-on-disk", files(labelled("a.jpg"), **images), at=SHARD, record=0,
-               options=by_images)  # fmt: skip
-    images = {"images": {"a.jpg": jpeg()}}
-    yield near("as-on-disk", files(labelled("a.jpg"), **images), options=by_images)
-
-
-@mutants_of("TSK005")
-def bare_frames() -> Iterator[Mutant]:
-    two = task_xml("a.jpg", "b.jpg")
-    yield fail("no-record", files(labelled("a.jpg"), xml=two), options=AGAINST_XML)
-    bare = files(labelled("a.jpg"), labelled("b.jpg", boxes=0), xml=two)
-    yield fail("no-boxes", bare, options=AGAINST_XML)
-    whole = files(labelled("a.jpg"), labelled("b.jpg"), xml=two)
-    yield near("a-box-each", whole, options=AGAINST_XML)
-
-
-@mutants_of("TSK006")
-def shared_frame() -> Iterator[Mutant]:
-    both = files(labelled("a.jpg"), labelled("a.png"))
-    yield fail("another-extension", both, at=SHARD, record=1, options=AGAINST_XML)
-    two = files(labelled("a.jpg"), labelled("b.png"), xml=task_xml("a.jpg", "b.jpg"))
-    yield near("a-frame-each", two, options=AGAINST_XML)
-
-
-@mutants_of("TSK007")
-def nameless_frames() -> Iterator[Mutant]:
-    yield fail("no-image", files(labelled("a.jpg"), xml=task_xml()), options=AGAINST_XML)
-    video = files(*(labelled(f"frame_00000{n}.jpg") for n in range(3)),
-                  xml=task_xml(mode="interpolation"))  # fmt: skip
-    yield near("video", video, options=AGAINST_XML)
-
-
-POLYLINE = '<polyline label="cat" occluded="0" points="1,1;2,2" z_order="0"></polyline>'
-BOX = '<box label="cat" occluded="0" xtl="1" ytl="1" xbr="9" ybr="9" z_order="0"></box>'
-
-
-@mutants_of("TSK008")
-def deleted_shapes() -> Iterator[Mutant]:
-    lost = files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=POLYLINE))
-    yield fail("polyline", lost, options=AGAINST_XML)
-    yield near("box", files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=BOX)),
-               options=AGAINST_XML)  # fmt: skip
-
-
-@mutants_of("TSK009")
-def emptied_frames() -> Iterator[Mutant]:
-    two = task_xml("a.jpg", "b.jpg", shape=BOX)
-    yield fail("no-record", files(labelled("a.jpg"), xml=two), "TSK005", options=AGAINST_XML)
-    bare = files(labelled("a.jpg"), labelled("b.jpg", boxes=0), xml=two)
-    yield near("meant-to-be-empty", bare, "TSK005", options=AGAINST_XML)
-
-
-ATTRIBUTE = "<attribute><name>difficult</name><input_type>checkbox</input_type></attribute>"
-
-
-@mutants_of("TSK010")
-def unknown_attributes() -> Iterator[Mutant]:
+def mutants() -> Table:
+    """Return the mutants of each rule."""
+    labels = json.dumps([{"name": "cats"}]).encode()
+    known = matched("a.jpg", "a.jpg", labels=("cat", "dog"))
+    frames, two, video = ("a.jpg", "b.jpg", "c.jpg"), ("a.jpg", "b.jpg"), {"mode": "interpolation"}
+    wider, same = ({"a.jpg": jpeg((WIDTH + n, HEIGHT))} for n in (1, 0))
+    without_boxes = labelled("b.jpg", boxes=0)
+    boxes = task_xml(*two, shape=BOX)
+    clip = files(*(f"frame_00000{n}.jpg" for n in range(3)), xml=task_xml(**video))
     difficult = labelled("a.jpg", **{"image/object/difficult": [0]})
-    yield fail("checkbox", files(difficult), options=AGAINST_XML)
-    known = task_xml("a.jpg").replace(
-        b"</name></label>", f"</name><attributes>{ATTRIBUTE}</attributes></label>".encode()
-    )
-    yield near("of-the-label", files(difficult, xml=known), options=AGAINST_XML)
-
-
-@mutants_of("TSK011")
-def replaced_annotations() -> Iterator[Mutant]:
-    polygon = POLYLINE.replace("polyline", "polygon").replace("2,2", "2,2;1,2")
-    drawn = files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=polygon))
-    yield fail("polygon", drawn, options=AGAINST_XML)
-    yield near("box", files(labelled("a.jpg"), xml=task_xml("a.jpg", shape=BOX)),
-               options=AGAINST_XML)  # fmt: skip
+    attributes = f"</name><attributes>{ATTRIBUTE}</attributes></label>".encode()
+    has_difficult = task_xml("a.jpg").replace(b"</name></label>", attributes)
+    return {
+        "TSK001": [  # unknown label
+            fail("capital-letter", matched("a.jpg", "a.jpg", labels=("Cat", "dog"))),
+            near("in-the-task", known),
+            fail("one-letter-more", {**known, "labels.json": labels}, options=AGAINST_LABELS),
+            fail("of-a-whole-image", files(labelled("a.jpg", tag="bird"))),
+        ],
+        "TSK002": [  # no frame
+            fail_in_record("one-letter", matched("a.jpg", "b.jpg"), "TSK005"),
+            fail_in_record("another-folder", matched("x/a.jpg", "y/a.jpg", "x/b.jpg"), "TSK005"),
+            near("folder-of-another-machine", matched("x/a.jpg", "a.jpg")),
+            near("another-extension", matched("a.jpg", "a.png")),
+            near("folder-that-all-lack", matched("a.jpg", "x/a.jpg")),
+        ],
+        "TSK003": [  # name read as number
+            fail_in_record("number-of-a-frame", matched("2.jpg", *frames), "TSK005"),
+            fail_in_record("digits-behind-six-letters", matched("myclip1.jpg", **video), "TSK005"),
+            near("number-of-no-frame", matched("3.jpg", *frames), "TSK002", "TSK005"),
+            near("name-of-a-frame", matched("2.jpg", "0.jpg", "1.jpg", "2.jpg"), "TSK005"),
+        ],
+        "TSK004": [  # size differs
+            fail_in_record("one-pixel-wider", files(labelled("a.jpg", width=WIDTH + 1))),
+            near("same-size", files("a.jpg")),
+            fail_in_record(
+                "than-the-image-on-disk", files("a.jpg", images=wider), options=AGAINST_IMAGES
+            ),
+            near("as-on-disk", files("a.jpg", images=same), options=AGAINST_IMAGES),
+        ],
+        "TSK005": [  # frames without annotations
+            fail("no-record", matched("a.jpg", *two)),
+            fail("no-boxes", files("a.jpg", without_boxes, xml=task_xml(*two))),
+            near("a-box-each", files(*two, xml=task_xml(*two))),
+        ],
+        "TSK006": [  # shared frame
+            fail_in_record("another-extension", files("a.jpg", "a.png"), record=1),
+            near("a-frame-each", files("a.jpg", "b.png", xml=task_xml(*two))),
+        ],
+        "TSK007": [  # frames without names
+            fail("no-image", matched("a.jpg")),
+            near("video", clip),
+        ],
+        "TSK008": [  # deleted shapes
+            fail("polyline", matched("a.jpg", "a.jpg", shape=POLYLINE)),
+            near("box", matched("a.jpg", "a.jpg", shape=BOX)),
+        ],
+        "TSK009": [  # emptied frames
+            fail("no-record", files("a.jpg", xml=boxes), "TSK005"),
+            near("meant-to-be-empty", files("a.jpg", without_boxes, xml=boxes), "TSK005"),
+        ],
+        "TSK010": [  # unknown attributes
+            fail("checkbox", files(difficult)),
+            near("of-the-label", files(difficult, xml=has_difficult)),
+        ],
+        "TSK011": [  # replaced annotations
+            fail("polygon", matched("a.jpg", "a.jpg", shape=POLYGON)),
+            near("box", matched("a.jpg", "a.jpg", shape=BOX)),
+        ],
+    }

@@ -91,9 +91,7 @@ def test_other_repairs_are_offered_once(tmp_path: Path) -> None:
 REPAIRED = [
     mutant
     for mutant in all_mutants()
-    if mutant.fires
-    and not mutant.options.keys() & {"pipeline_config", *LIMITS}
-    and not mutant.inside
+    if mutant.fires and not mutant.options.keys() & {"pipeline_config", *LIMITS}
 ]
 NOT_FORESEEN = "LAB014-empty-texts-fail-b"
 """LAB020 is reported for a class, and does not know that another object has none."""
@@ -102,7 +100,7 @@ NOT_FORESEEN = "LAB014-empty-texts-fail-b"
 @pytest.mark.parametrize("mutant", REPAIRED, ids=lambda mutant: mutant.name)
 def test_what_is_said_to_remain_remains(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
     for receiver in ("any", "efficientdet"):
-        report = check_sources(mutant.sources(mutants), Options(receiver=RECEIVERS[receiver]))
+        report = check_sources([mutant.path(mutants)], Options(receiver=RECEIVERS[receiver]))
         for offer in list_offers(report, is_repaired=False):
             odd_boxes = OddBoxes(offer["odd_boxes"]) if offer["odd_boxes"] else None
             options = RepairOptions(receiver=receiver, odd_boxes=odd_boxes)
