@@ -1,7 +1,7 @@
 """Measurements of the Django app for CVAT, with the contract double of CVAT of the tests.
 
-The time of a process includes its start. The peer is the exporter that CVAT had until 2.11, which
-uses Datumaro's built-in plugin.
+The time of a process includes its start. The peers are exporters of CVAT that use Datumaro's
+plugins: that of TFRecord 1.0, which CVAT had until 2.11, and that of COCO 1.0.
 """
 
 from __future__ import annotations
@@ -9,53 +9,69 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from measure import Sample
-from sizes import CLASSES, EXPORTED_BOXES, HEIGHT, WIDTH
+from sizes import CLASSES, EXPORTED_BOXES
 
 _DOUBLE = Path(__file__).parents[1] / "tests" / "cvat" / "server" / "double"
 _REGISTRY = "cvat.apps.dataset_manager.formats.registry"
 _TICKS_PER_SECOND = 100  # in /proc/PID/stat
 
 
-def export_from_cvat(count: int) -> Sample:
-    """Export a task without images as "TFRecord 1.0", as a worker of CVAT does."""
+def export_from_cvat(count: int, width: int, height: int, format_name: str) -> Sample:
+    """Export a task without images in one of our formats, as a worker of CVAT does."""
     import django
 
     _use_double("tfod.cvat.django_settings")
     django.setup()
-    from cvat.apps.dataset_manager.task import export
+    from cvat.apps.dataset_manager.formats.registry import make_exporter
 
-    task, setup_seconds = _task(count)
-    with tempfile.TemporaryDirectory() as folder:
-        export(task, Path(folder) / "export.zip", "TFRecord 1.0", temp_root=folder)
+    data, setup_seconds = _load_task(count, width, height)
+    with tempfile.TemporaryDirectory() as folder, open(f"{folder}/export.zip", "wb") as file:
+        with tempfile.TemporaryDirectory(dir=folder) as temp_dir:
+            make_exporter(format_name)(file, temp_dir, data, save_images=False)
         return Sample(_seconds_of_process() - setup_seconds, count, count * EXPORTED_BOXES)
 
 
-def export_from_cvat_with_tensorflow(count: int) -> Sample:
-    """Export the task with Datumaro's plugin, as ``formats/tfrecord.py`` of CVAT 2.11 did."""
+def export_from_cvat_with_datumaro(count: int, width: int, height: int, format_name: str) -> Sample:
+    """Export the task with a plugin of Datumaro, as ``formats/*.py`` of CVAT do.
+
+    ``tf_detection_api`` is TFRecord 1.0 until CVAT 2.11, ``coco_instances`` is COCO 1.0.
+    """
     import django
 
     _use_double("cvat.settings.production")
     django.setup()
-    from cvat.apps.dataset_manager.bindings import GetCVATDataExtractor, TaskData
+    from cvat.apps.dataset_manager.bindings import GetCVATDataExtractor
     from cvat.apps.dataset_manager.formats.registry import dm_env
     from cvat.apps.dataset_manager.util import make_zip_archive
     from datumaro.components.dataset import Dataset
 
-    task, setup_seconds = _task(count)
+    data, setup_seconds = _load_task(count, width, height)
     with tempfile.TemporaryDirectory() as folder:
-        shards = Path(folder) / "shards"
-        with GetCVATDataExtractor(TaskData(task.annotations, task)) as extractor:
+        output = Path(folder) / "output"
+        with GetCVATDataExtractor(data, convert_annotations=_to_datumaro) as extractor:
             dataset = Dataset.from_extractors(extractor, env=dm_env)
-            dataset.export(str(shards), "tf_detection_api", save_media=False)
-        make_zip_archive(str(shards), str(Path(folder) / "export.zip"))
-        assert "tensorflow" in sys.modules
+            dataset.export(str(output), format_name, save_media=False)
+        make_zip_archive(str(output), str(Path(folder) / "export.zip"))
+        assert ("tensorflow" in sys.modules) == (format_name == "tf_detection_api")
         assert not any(name.startswith("tfod") for name in sys.modules)
         return Sample(_seconds_of_process() - setup_seconds, count, count * EXPORTED_BOXES)
+
+
+def _to_datumaro(frame: Any, _: Any, map_label: Callable[[str], int], *__: Any) -> list[Any]:
+    """Convert the rectangles of a frame, as CVAT does."""
+    from datumaro.components.annotation import Bbox
+
+    shapes = ((shape, shape.points) for shape in frame.labeled_shapes)
+    return [
+        Bbox(x0, y0, x1 - x0, y1 - y0, label=map_label(shape.label))
+        for shape, (x0, y0, x1, y1) in shapes
+    ]
 
 
 def register_in_cvat() -> Sample:
@@ -78,18 +94,19 @@ def register_in_cvat() -> Sample:
 def _use_double(settings: str) -> None:
     import os
 
-    sys.path[:0] = [str(_DOUBLE), str(_DOUBLE.parents[2])]
+    sys.path[:0] = [str(_DOUBLE), str(_DOUBLE.parents[3])]
     os.environ["DJANGO_SETTINGS_MODULE"] = settings
     os.environ["CVAT_DOUBLE_DATABASE"] = os.path.join(tempfile.mkdtemp(), "db.sqlite3")
 
 
-def _task(count: int) -> tuple[Any, float]:
-    """Create a task, and return it with the time that this took, in seconds."""
+def _load_task(count: int, width: int, height: int) -> tuple[Any, float]:
+    """Return the data of a task for an exporter, and the seconds that loading it took."""
+    from cvat.apps.dataset_manager.task import load
     from cvat.apps.engine.models import Annotations, Frame, Label, Task
 
     begin = time.perf_counter()
     frames = [
-        Frame(f"street/frame_{number:06d}.jpg", WIDTH, HEIGHT, b"") for number in range(count)
+        Frame(f"street/frame_{number:06d}.jpg", width, height, b"") for number in range(count)
     ]
     shapes = [
         {
@@ -111,7 +128,8 @@ def _task(count: int) -> tuple[Any, float]:
         for box in range(EXPORTED_BOXES)
     ]
     task = Task(frames, [Label(name) for name in CLASSES], Annotations(shapes, [], []))
-    return task, time.perf_counter() - begin
+    data = load(task)
+    return data, time.perf_counter() - begin
 
 
 def _seconds_of_process() -> float:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from data import Data
 from growing_data import write_shards
 from measure import Job, Sample, compare, median_peak, run
-from sizes import BOXES, EXPORTED_BOXES, MANY_SHARDS
+from sizes import BOXES, EXPORTED_BOXES, HEIGHT, MANY_SHARDS, WIDTH
 from table import Row, Section, at_most, faster, megabytes
 
 _DATUMARO = "Datumaro's"
@@ -190,16 +190,18 @@ def growing_rows(data: Data) -> Iterator[Section | Row]:
 
 
 def cvat_rows(data: Data) -> Iterator[Section | Row]:
-    yield Section("CVAT server, a whole process", "TensorFlow's")
-    exported = (data.sizes.from_cvat,)
-    ours, theirs = compare(
-        Job("export_from_cvat", exported, peer=True),  # without the start-up hook, as in CVAT
-        Job("export_from_cvat_with_tensorflow", exported, peer=True),
-        data.sizes.repeats,
-        _wall,
-    )
-    title = f"export of {data.sizes.from_cvat:,} frames, {EXPORTED_BOXES} boxes, start included"
-    yield faster(title, ours.seconds, theirs.seconds, 3)
+    yield Section("CVAT server, a whole process", "Datumaro's")
+    full, small = (data.sizes.from_cvat, WIDTH, HEIGHT), (data.sizes.masks_from_cvat, 640, 480)
+    for name, peer, task, target in (
+        ("TFRecord 1.0", "tf_detection_api", full, 3),
+        ("TFRecord Masks 1.0", "coco_instances", small, 1 / 3),
+    ):
+        # Without the start-up hook, as in CVAT.
+        ours = Job("export_from_cvat", (*task, name), peer=True)
+        theirs = Job("export_from_cvat_with_datumaro", (*task, peer), peer=True)
+        samples = compare(ours, theirs, data.sizes.repeats, _wall)
+        title = f"{name} / {peer}, {task[0]:,} frames"
+        yield faster(title, *(sample.seconds for sample in samples), target)
     samples = [run(Job("register_in_cvat", peer=True)) for _ in range(5)]
     seconds = min(sample.seconds for sample in samples)
     yield at_most("import tfod.cvat and register", seconds * 1e3, None, 30, "ms")

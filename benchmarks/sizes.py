@@ -28,6 +28,7 @@ class Sizes:
         training: records with an image, in several shards.
         exported: images of which only the annotations are exported.
         from_cvat: frames of a CVAT task to export.
+        masks_from_cvat: frames of a CVAT task to export with a mask for each box.
         repeats: runs per side.
         repeats_of_exports: runs of exports per side, which vary more.
     """
@@ -44,6 +45,7 @@ class Sizes:
     training: int
     exported: int
     from_cvat: int
+    masks_from_cvat: int
     repeats: int
     repeats_of_exports: int
 
@@ -61,6 +63,7 @@ FULL = Sizes(
     training=1000,
     exported=5000,
     from_cvat=10_000,
+    masks_from_cvat=3000,
     repeats=3,
     repeats_of_exports=6,
 )
@@ -77,6 +80,7 @@ QUICK = Sizes(
     training=300,
     exported=1000,
     from_cvat=2000,
+    masks_from_cvat=1000,
     repeats=2,
     repeats_of_exports=3,
 )

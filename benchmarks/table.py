@@ -37,7 +37,9 @@ def faster(title: str, ours: float, theirs: float, target: float | None) -> Row:
     if target is None:
         return Row(title, duration(ours), duration(theirs), f"{ratio:.1f}x")
     verdict = Verdict.MET if ratio >= target else Verdict.MISSED
-    return Row(title, duration(ours), duration(theirs), f"{ratio:.1f}x", f">= {target:g}x", verdict)
+    return Row(
+        title, duration(ours), duration(theirs), f"{ratio:.1f}x", f">= {target:.2g}x", verdict
+    )
 
 
 def at_most(title: str, ours: float, theirs: float | None, target: float, unit: str) -> Row:

@@ -70,6 +70,9 @@ def assert_one_verdict(path: Path) -> bool:
         assert "which tfod does not check" in str(error)
         return False
     output = "; ".join(filter(None, refusals(path, report.profile.name)))
+    if "only zips; pass a zip" in output:  # the check reads them in a folder, too
+        (path,) = path.glob("*.zip")
+        output = "; ".join(filter(None, refusals(path, report.profile.name)))
     errors = [(one.code, one.message) for one in report.findings if one.severity.value == "error"]
     assert report.valid is not bool(output), output or errors
     assert report.valid or not check_sources([str(path)]).valid, output

@@ -84,9 +84,9 @@ def _report_mask_sizes(batch: Batch, mask_keys: Iterable[str]) -> Iterator[Findi
 
 @rule(
     "BOX019 info: PNG mask has values other than 0 and 1",
-    why="TF-Vision trains on the pixel values: with 0 and 255, and with 1-bit PNGs, which decode "
+    why="TF-Vision trains on the pixel values: with 0 and 255, and with 1-bit gray, which decodes "
     "to these, the target is 255 instead of 1. The OD API treats each value above 0 as the object.",
-    fix="In {script}, write 8-bit masks with 0 and 1, as tfod does, or set "
+    fix="In {script}, write 8-bit gray with 0 and 1, or set "
     "mask_binarize_threshold: 0 in the decoder of the TF-Vision experiment.",
     source="official/vision/dataloaders: tf_example_decoder.py, _decode_masks and decode; "
     "maskrcnn_input.py, gt_masks",
@@ -104,7 +104,7 @@ def _check_mask_values(batch: Batch) -> Iterator[Finding]:
             continue
         with suppress(ValueError):  # not a PNG, which BOX020 reports
             pixels = decode_pixels(memoryview(column.buffer)[start : start + length])
-            # TensorFlow decodes 1-bit PNGs to 0 and 255.
+            # TensorFlow decodes 1-bit gray to 0 and 255.
             largest = int(pixels.max()) * (255 if pixels.dtype == bool else 1)
             if largest > 1:
                 message = f"{column.key} has values up to {largest} instead of 1 for the object"
@@ -116,7 +116,7 @@ def _check_mask_values(batch: Batch) -> Iterator[Finding]:
     why="Trainers that load masks stop ('Unknown image file format'), and so does an import. A "
     "JPEG, which is a warning, decodes with gray pixels around the object; the OD API treats "
     "these as the object, TF-Vision as target values up to 255.",
-    fix="In {script}, write each mask as a single-channel PNG with 0 and 1, as tfod does.",
+    fix="In {script}, write each mask as a PNG with 0 and 1, as tfod does.",
     source="tensorflow/models: data_decoders/tf_example_decoder.py, _decode_png_instance_masks; "
     "official/vision/dataloaders: tf_example_decoder.py, _decode_masks",
     cases={"jpeg": Severity.WARNING},

@@ -20,6 +20,7 @@ from tfod.detection.images.mask_images import (
     decode_mask_png,
     decode_pixels,
     encode_gray_png,
+    encode_mask_png,
     is_box_png,
 )
 from tfod.detection.images.pillow import open_image
@@ -177,7 +178,7 @@ def _unrotate_object_mask(mask: PngMask, orientation: int) -> PngMask:
         pixels = unrotate_mask(decode_mask_png(mask.data), orientation)
     except ValueError:
         return mask  # the reader of the mask reports it
-    return PngMask(encode_gray_png(pixels, is_box=is_box_png(mask.data)))
+    return PngMask(encode_mask_png(pixels, is_box=is_box_png(mask.data)))
 
 
 def _unrotate_image_mask(mask: PngMask, orientation: int) -> PngMask:

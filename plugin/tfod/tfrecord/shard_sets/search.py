@@ -322,6 +322,8 @@ def _not_found(text: str) -> str:
     if os.path.isfile(text):
         return f"{text}: no shard in this archive; {inspect_zip(text)}"
     if os.path.isdir(text):
+        if archive := next(glob.iglob(os.path.join(glob.escape(text), "*.zip")), None):
+            return f"{text}: no shard in this folder, only zips; pass a zip, such as {archive}"
         return f"{text}: no shard in this folder or the three levels below it; {_NAMING_HINT}"
     if glob.has_magic(text):
         return f"{text}: no file matches this pattern"

@@ -76,18 +76,25 @@ def store(task: Task, job_id: int, annotations: Annotations) -> None:
     job = JobRow.objects.create(id=job_id, segment=segment)
     truth = JobRow.objects.create(id=job_id + 1000, segment=segment, type="ground_truth")
     jobs = dict.fromkeys(task.validation_frames, truth)
-    for tag in annotations.tags:
-        LabeledImage.objects.create(job=jobs.get(tag["frame"], job), frame=tag["frame"])
+    LabeledImage.objects.bulk_create(
+        LabeledImage(job=jobs.get(tag["frame"], job), frame=tag["frame"])
+        for tag in annotations.tags
+    )
+    shapes, elements = list[LabeledShape](), list[LabeledShape]()
     for shape in annotations.shapes:
         common = {"job": jobs.get(shape["frame"], job), "frame": shape["frame"]}
-        row = LabeledShape.objects.create(type=shape["type"], **common)
+        parent = LabeledShape(type=shape["type"], **common)
+        shapes.append(parent)
         for element in shape["elements"]:
-            LabeledShape.objects.create(type=element["type"], parent=row, **common)
+            elements.append(LabeledShape(type=element["type"], parent=parent, **common))
+    for rows in (shapes, elements):  # the elements need the ids of their parents
+        LabeledShape.objects.bulk_create(rows)
     for track in annotations.tracks:
         row = LabeledTrack.objects.create(job=job)
-        for shape in track["shapes"]:
-            own = {name: shape[name] for name in ("type", "frame", "outside")}
-            TrackedShape.objects.create(track=row, **own)
+        TrackedShape.objects.bulk_create(
+            TrackedShape(track=row, **{name: shape[name] for name in ("type", "frame", "outside")})
+            for shape in track["shapes"]
+        )
 
 
 def clear() -> None:
