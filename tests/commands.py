@@ -1,4 +1,4 @@
-"""Commands as users type them, and waiting for what they do."""
+"""Running commands as users type them, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from typing import NamedTuple, TypeVar
 import pytest
 
 TIMEOUT = 240
-"""Seconds until what does not happen is a failure; on a busy machine everything takes its time."""
-_Found = TypeVar("_Found")
+"""Seconds until waiting is a failure; on a busy machine, everything is slow."""
+_Value = TypeVar("_Value")
 
 
 class Result(NamedTuple):
-    """What a command left behind."""
+    """The exit status and the output of a command."""
 
     code: int
     out: str
     err: str
 
     def succeeded(self) -> str:
-        """What it said on standard error; it must have gone well."""
+        """Assert that the command succeeded, and return its standard error."""
         assert self.code == 0, self.err
         return self.err
 
     def refused(self) -> str:
-        """The one line that it said before it began."""
+        """Assert that the command refused its arguments, and return its only line."""
         assert self.code == 2 and self.err.count("\n") == 1, self
         return self.err
 
@@ -44,24 +44,24 @@ Run = Callable[..., Result]
 """The fixture ``run``."""
 
 
-def wait_until(condition: Callable[[], _Found], lines: Sequence[str] = ()) -> _Found:
-    """Wait for something to become true, and give it; where it does not, fail with these lines."""
+def wait_until(condition: Callable[[], _Value], lines: Sequence[str] = ()) -> _Value:
+    """Wait until a condition is true and return it, or fail with these lines."""
     end = time.monotonic() + TIMEOUT
-    while not (found := condition()):
-        assert time.monotonic() < end, f"it did not happen {lines[-20:]}"
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited in vain: {lines[-20:]}"
         time.sleep(0.02)
-    return found
+    return value
 
 
 def run_program(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[int, str]:
-    """Run ``tfod …``, ``datum …`` or ``python -c …`` in a process of its own: status and output."""
+    """Run ``tfod …``, ``datum …`` or ``python -c …`` in a new process; return status and output."""
     programs = _loaded_programs()
     assert programs.stdin is not None and programs.stdout is not None
     with tempfile.NamedTemporaryFile() as output:
-        asked = json.dumps([list(command), str(folder), dict(environment), output.name])
-        programs.stdin.write(asked + "\n")
+        request = json.dumps([list(command), str(folder), dict(environment), output.name])
+        programs.stdin.write(request + "\n")
         programs.stdin.flush()
         status = programs.stdout.readline()
         assert status, f"{command}: tests/loaded_programs.py has ended"
@@ -70,11 +70,11 @@ def run_program(
 
 @cache
 def _loaded_programs() -> subprocess.Popen[str]:
-    """Ends with this process, which holds its standard input."""
+    """Start the process, which ends with this one, since that closes its standard input."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.loaded_programs"],
         cwd=Path(__file__).parents[1],
-        # Torch asks when it is loaded.
+        # Torch reads the variable when it is imported.
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -88,9 +88,9 @@ def run_python(
     largest_file: int | None = None,
     **environment: str,
 ) -> Result:
-    """Run Python with these arguments in a process of its own.
+    """Run Python in a new process.
 
-    Where a file grows beyond ``largest_file`` bytes, writing to it fails as on a full disk.
+    Writing more than ``largest_file`` bytes to a file fails, as on a full disk.
     """
 
     def limit() -> None:
@@ -112,23 +112,33 @@ def run_python(
 
 
 def parent_of(pid: int) -> int:
-    """The process that started this one; 0 when it is gone."""
+    """Return the id of the process that started another one, or 0 if that has ended."""
     with contextlib.suppress(OSError):
-        # Behind the name, which may hold anything: state, parent.
+        # After the name, which may contain any character: state, parent.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
 
 
 def free_port() -> int:
-    """A port that nobody listens at now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    """Return a port on which no server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
-def require(what: str, is_there: bool) -> None:
-    """Skip where something is not installed; fail where it has to be (in CI)."""
-    if not is_there:
-        assert not os.environ.get("TFOD_REQUIRE"), f"{what} is not installed"
-        pytest.skip(f"{what} is not installed")
+def require(name: str, is_installed: bool) -> None:
+    """Skip the test if something is not installed; fail in CI, which installs all of it."""
+    if not is_installed:
+        assert not os.environ.get("TFOD_REQUIRE"), f"{name} is not installed"
+        pytest.skip(f"{name} is not installed")
+
+
+def schema_errors(schema: str, path: Path) -> str:
+    """Return the errors of a file by a schema of check-jsonschema, or by pre-commit."""
+    pytest.importorskip("check_jsonschema")
+    command = ["check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    if schema.startswith("validate-"):
+        command = ["pre_commit", schema]
+    elif schema == "gitlab-ci":
+        command += ["--data-transform", "gitlab-ci"]
+    done = run_python("-m", *command, path)
+    return done.out + done.err if done.code else ""

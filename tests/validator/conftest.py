@@ -1,4 +1,4 @@
-"""The service as users start it."""
+"""The service as users start it, and uploads to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,28 +18,31 @@ import pytest
 import requests
 from tfod.tfrecord.writer import write_records
 
-from tests.commands import wait_until
+from tests.commands import TIMEOUT, wait_until
 from tests.image_kinds import plain_image
+from tests.mutants.sound import LABEL_MAP, frame
 from tests.records import encode, image, objects
 from tests.zip_forge import real_zip
 
 _GREETING = re.compile(r"tfod: (?:serving on (\S+)|waiting for uploads)")
-REMOTE_TIMEOUT = 240
-"""Seconds until what does not happen is a failure; on a busy machine all takes its time."""
 _MARK = "SERVICE_OF_TEST"
 """A variable in the environment of all processes of a service, which also finds orphans."""
+UPLOADS = "/api/v1/validations"
+
+
+def problem(response: requests.Response, status: int) -> dict[str, Any]:
+    """Return the problem document of a response, after checking that it is complete."""
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
+    assert (document["status"], document["type"]) == (status, "about:blank")
+    assert document["title"] and document["detail"]
+    return document
 
 
 @dataclass
 class Service:
-    """A service that runs.
-
-    Attributes:
-        process: the one that was started.
-        url: where it listens; empty for a worker.
-        data: its folder.
-        lines: what it has written on standard error so far.
-    """
+    """A running service: its process, address (empty for a worker), folder and standard error."""
 
     process: Any
     url: str
@@ -51,56 +53,55 @@ class Service:
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
 
-    def upload(self, files: Any, headers: Mapping[str, str] | None = None, **more: Any) -> Any:
-        """POST files, as a dict or list of parts; ``more`` are parameters of the address.
-
-        The answer is that of a check that has ended, unless ``wait`` says otherwise.
-        """
-        url = f"{self.url}/api/v1/validations"
-        asked = {"wait": 60} | more
-        found = requests.post(
-            url, files=files, params=asked, headers=headers, timeout=REMOTE_TIMEOUT
-        )
-        return found if "wait" in more else self.end_of(found, headers, **more)
-
-    def end_of(
-        self, found: requests.Response, headers: Mapping[str, str] | None = None, **more: Any
-    ) -> requests.Response:
-        """An answer, or in place of one that came too early what is said when the check ends."""
-        place = found.headers.get("Location")
-        asked = {"wait": 60} | {name: more[name] for name in ("fail", "format") if name in more}
-        while place and found.status_code in (202, 409):
-            self.wait_until_over(place.rpartition("/")[2], headers)
-            found = requests.get(
-                self.url + place, params=asked, headers=headers, timeout=REMOTE_TIMEOUT
-            )
-        return found
-
-    def repair(self, uploaded: Mapping[str, Any], **form: str) -> Any:
-        """What is said of a repaired copy when its check has ended; ``uploaded`` was answered."""
-        self.wait_until_over(uploaded["id"])
-        url = f"{self.url}{uploaded['links']['self']}/repair"
-        asked = {"token": uploaded["token"], "wait": 60}
-        answer = requests.post(url, data=form, params=asked, timeout=REMOTE_TIMEOUT)
-        return self.end_of(answer).json()
+    def ask(self, method: str, path: str, **more: Any) -> requests.Response:
+        return requests.request(method, self.url + path, timeout=TIMEOUT, **more)
 
     def get(self, path: str, **more: Any) -> requests.Response:
-        """GET an address of the service."""
-        return requests.get(self.url + path, timeout=REMOTE_TIMEOUT, **more)
+        return self.ask("GET", path, **more)
+
+    def post(self, path: str, **more: Any) -> requests.Response:
+        return self.ask("POST", path, **more)
+
+    def upload(self, files: Any, headers: Mapping[str, str] | None = None, **more: Any) -> Any:
+        """Upload a dict or list of parts, with parameters of the address.
+
+        Without ``wait``, return the response after the end of the check.
+        """
+        response = self.post(UPLOADS, files=files, params={"wait": 60} | more, headers=headers)
+        return response if "wait" in more else self.end_of(response, **more)
+
+    def check(self, *files: tuple[str, bytes], **fields: Any) -> Any:
+        """Upload files and fields, and return the validation after the end of the check."""
+        texts = {name.rstrip("_"): (None, text) for name, text in fields.items()}
+        return self.upload([*(("file", file) for file in files), *texts.items()]).json()
+
+    def end_of(self, response: requests.Response, **more: Any) -> requests.Response:
+        """Return the response, or the one after the end of the check if it came too early."""
+        location = response.headers.get("Location")
+        parameters = {"wait": 60} | {name: more[name] for name in more if name == "fail"}
+        while location and response.status_code in (202, 409):
+            self.wait_until_over(location.rpartition("/")[2])
+            response = self.get(location, params=parameters)
+        return response
+
+    def change(self, uploaded: Any, action: str = "repair", **form: str) -> Any:
+        """Return the validation of a repaired or converted copy of an upload."""
+        self.wait_until_over(uploaded["id"])
+        parameters = {"token": uploaded["token"], "wait": 60}
+        path = f"{uploaded['links']['self']}/{action}"
+        return self.end_of(self.post(path, data=form, params=parameters)).json()
 
     def wait_until_over(self, key: str, headers: Any = None) -> dict[str, Any]:
-        """The validation when its check has ended."""
-        end = time.monotonic() + REMOTE_TIMEOUT
-        while time.monotonic() < end:
-            answer = self.get(f"/api/v1/validations/{key}", headers=headers)
-            found: dict[str, Any] = answer.json()
-            if found.get("state") in ("finished", "failed"):
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"{key} has not ended: {found}; {self.lines[-20:]}")
+        """Return the validation after the end of its check."""
+
+        def ended() -> dict[str, Any]:
+            found: dict[str, Any] = self.get(f"{UPLOADS}/{key}", headers=headers).json()
+            return found if found.get("state") in ("finished", "failed") else {}
+
+        return wait_until(ended, self.lines)
 
     def children(self) -> list[int]:
-        """Process ids of what the process has started, and of what these have."""
+        """Return the ids of the processes that the service has started."""
         found = []
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
             if pid != self.process.pid:
@@ -111,35 +112,30 @@ class Service:
         return found
 
     def checks(self) -> list[int]:
-        """The processes of checks that run, which are leaders of sessions."""
+        """Return the ids of the processes of checks, which are leaders of sessions."""
         found = []
         for pid in self.children():
-            with suppress(ProcessLookupError):  # it has ended meanwhile
+            with suppress(ProcessLookupError):  # it has just ended
                 if os.getsid(pid) == pid:
                     found.append(pid)
         return found
 
     def memory(self) -> int:
-        """Bytes that all its processes hold, shared ones shared out (PSS)."""
-        total = 0
-        for pid in [self.process.pid, *self.children()]:
-            for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1]) * 1024
-        return total
+        """Return the bytes that all its processes hold; shared ones count once (PSS)."""
+        pids = [self.process.pid, *self.children()]
+        lines = "".join(_read(f"/proc/{pid}/smaps_rollup") for pid in pids)
+        return 1024 * sum(map(int, re.findall(r"^Pss: +(\d+)", lines, re.MULTILINE)))
 
     def folder(self, name: str) -> list[str]:
-        """What is in a folder of its data, without temporary files."""
-        return sorted(one.name for one in (self.data / name).iterdir())
+        """Return the names in a folder of its data."""
+        return sorted(os.listdir(self.data / name))
 
     def kill(self) -> None:
-        """SIGKILL to all its processes, as when a machine loses power."""
+        """Send SIGKILL to all its processes, as when a machine loses power."""
         for pid in (self.process.pid, *self.children()):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self.process.wait(REMOTE_TIMEOUT)
+        self.process.wait(TIMEOUT)
 
 
 def _read(path: str) -> str:
@@ -149,17 +145,19 @@ def _read(path: str) -> str:
         return ""
 
 
+Start = Callable[..., Service]
+"""The fixture ``start_service``."""
+
+
 @contextmanager
-def running_service(
-    data: Path, *options: str, environment: Mapping[str, str] | None = None
-) -> Iterator[Service]:
-    """``tfod serve`` on a free port until the block ends; it must then end by itself."""
-    command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", "0"]
+def running_service(data: Path, *options: str, **environment: str) -> Iterator[Service]:
+    """Run ``tfod serve`` on a free port until the block ends; it must then end by itself."""
+    command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", "0", "--data", str(data)]
     process = subprocess.Popen(
-        [*command, "--data", str(data), *options],
+        [*command, *options],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **(environment or {}), _MARK: str(data)},
+        env={**os.environ, **environment, _MARK: str(data)},
     )
     service = Service(process, "", data)
     reported = threading.Event()
@@ -168,23 +166,22 @@ def running_service(
         assert process.stderr is not None
         for line in process.stderr:
             service.lines.append(line)
-            found = _GREETING.match(line)
-            if found:
-                service.url = found[1] or ""
+            if greeting := _GREETING.match(line):
+                service.url = greeting[1] or ""
                 reported.set()
         reported.set()
 
     reader = threading.Thread(target=listen)
     reader.start()
     try:
-        assert reported.wait(REMOTE_TIMEOUT), service.lines
+        assert reported.wait(TIMEOUT), service.lines
         assert process.poll() is None, service.lines
         yield service
     finally:
         try:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            status = process.wait(REMOTE_TIMEOUT)
+            status = process.wait(TIMEOUT)
         finally:
             process.kill()
             process.wait()
@@ -193,62 +190,82 @@ def running_service(
 
 
 @pytest.fixture
-def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Starts services with options; they end with the test."""
+def start_service(tmp_path: Path) -> Iterator[Start]:
+    """Start services with options and variables of the environment; they end with the test."""
     with ExitStack() as stack:
 
         def start(*options: str, data: str = "data", **environment: str) -> Service:
-            return stack.enter_context(
-                running_service(tmp_path / data, *options, environment=environment)
-            )
+            running = running_service(tmp_path / data, *options, **environment)
+            return stack.enter_context(running)
 
         yield start
 
 
 @pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One service with its defaults for all tests that leave it as it is."""
-    data = tmp_path_factory.mktemp("service")
-    with running_service(data) as running:
+    """One service with its defaults for all tests that do not change it."""
+    with running_service(tmp_path_factory.mktemp("service")) as running:
         yield running
-        wait_until(lambda: not running.folder("waiting"), running.lines)  # nobody has waited for it
+        wait_until(lambda: not running.folder("waiting"), running.lines)  # tests may not wait
     assert running.folder("incoming") == []
 
 
-LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
-
-
-def shard_of(
-    folder: Path, *, boxes: int = 1, xmax: float = 0.5, text: str = "cat", records: int = 3
-) -> bytes:
-    """A shard with an image in each record; an ``xmax`` of 0.1 or less makes boxes inverted."""
-    encoded = {"image/encoded": plain_image((200, 100)), "image/format": "jpeg"}
-    found = []
-    for number in range(records):
-        boxed = objects([(0.1, 0.1, xmax, 0.5 + 0.01 * place) for place in range(boxes)])
-        classes = {
-            "image/object/class/text": [text] * boxes,
-            "image/object/class/label": [1] * boxes,
-        }
-        name = {"image/source_id": str(number)}
-        found.append(encode(image(f"{number}.jpg") | encoded | boxed | classes | name))
-    path = write_records(folder, "train", found)[0]
-    return Path(path).read_bytes()
+def shard_of(folder: Path, *, xmax: float = 0.5, text: str = "cat") -> bytes:
+    """Write three records with an image and a box; an ``xmax`` of 0.1 or less inverts the boxes."""
+    boxed = objects([(0.1, 0.1, xmax, 0.5)], [text], [1])
+    pixels = {"image/encoded": plain_image((200, 100)), "image/format": "jpeg"}
+    records = [
+        encode(image(f"{number}.jpg") | pixels | boxed | {"image/source_id": str(number)})
+        for number in range(3)
+    ]
+    return Path(write_records(folder, "train", records)[0]).read_bytes()
 
 
 def zip_of(entries: Mapping[str, bytes]) -> bytes:
-    """A zip."""
     return real_zip(entries.items())
 
 
 @pytest.fixture
 def good_zip(tmp_path: Path) -> bytes:
-    """A zip in which nothing is wrong."""
+    """A zip without errors."""
     return zip_of({"default.tfrecord": shard_of(tmp_path / "good"), "label_map.pbtxt": LABEL_MAP})
 
 
 @pytest.fixture
 def bad_zip(tmp_path: Path) -> bytes:
-    """A zip with a box whose right side is left of its left one."""
+    """A zip with inverted boxes."""
     shard = shard_of(tmp_path / "bad", xmax=0.05)
     return zip_of({"default.tfrecord": shard, "label_map.pbtxt": LABEL_MAP})
+
+
+def record_of(padding: int = 0) -> bytes:
+    """Return a framed record with one box; the padding is a feature that no rule reads."""
+    boxed = objects([(0.1, 0.1, 0.5, 0.5)], ["cat"], [1])
+    more = {"padding": bytes(padding)} if padding else {}
+    return frame(encode(image("a.jpg") | boxed | more))
+
+
+def begin(service: Service, content: bytes, address: str = "10.0.0.1") -> str:
+    """Upload a shard and return its id. Behind a proxy, the client has the address."""
+    headers = {"X-Forwarded-For": address}
+    response = service.upload({"file": ("a.tfrecord", content)}, headers, wait=0)
+    assert response.status_code == 202, response.text
+    return str(response.json()["id"])
+
+
+def held_check(service: Service, address: str = "10.0.0.1") -> tuple[str, int]:
+    """Stop a check after it began, until SIGCONT; return the ids of the upload and the process."""
+    held: list[tuple[str, int]] = []
+
+    def hold() -> bool:
+        before = set(service.checks())
+        key = begin(service, record_of() * 20_000, address)
+        while not held and key in service.folder("waiting"):
+            for check in set(service.checks()) - before:
+                with suppress(OSError):  # it has already ended
+                    os.kill(check, signal.SIGSTOP)
+                    held.append((key, check))
+        return bool(held)
+
+    wait_until(hold, service.lines)
+    return held[0]

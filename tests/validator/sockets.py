@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from tests.validator.heavy import record_of
+from tests.validator.conftest import record_of
 
 UPLOAD = "POST /api/v1/validations HTTP/1.1\r\nHost: localhost\r\n"
-"""The head of an upload, which does not end."""
+"""The beginning of the head of an upload."""
 HEALTH = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 TOKEN = "Sesame-1234"
 KIND = "Content-Type: multipart/form-data; boundary=b"
@@ -21,16 +21,16 @@ FORM = _PART + record_of() + b"\r\n--b--\r\n"
 
 
 def head_of(*fields: str, token: str = TOKEN) -> str:
-    """The head of an upload whose form has the boundary b."""
+    """Return the head of an upload whose form has the boundary b."""
     return UPLOAD + "\r\n".join([f"Authorization: Bearer {token}", KIND, *fields, "", ""])
 
 
 SLOW = {"head": UPLOAD, "body": head_of("Content-Length: 1000") + "a"}
-"""What a slow client sends and does not go on with."""
+"""Requests that a slow client does not complete."""
 
 
 def assert_no_thread_is_held(server: Any, text: str, health: Callable[[], int]) -> None:
-    """Assert that fifty slow clients keep nobody waiting, nor an upload that they go on with."""
+    """Assert that others, and one of fifty slow clients that resumes, get their answers."""
     with ExitStack() as stack:
         slow = [stack.enter_context(connect(server, text)) for _ in range(50)]
         assert [health() for _ in range(10)] == [200] * 10
@@ -45,32 +45,34 @@ class Answer:
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         response.begin()
-        self.status, self.headers = response.status, response.headers
-        self.body = response.read()
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
 
     def problem(self) -> Any:
+        """Return the problem document of the answer, after checking that it is complete."""
         assert self.headers["Content-Type"] == "application/problem+json"
-        found = json.loads(self.body)
-        assert found["type"] == "about:blank"
-        assert found["status"] == self.status
-        assert found["title"]
-        assert found["detail"].endswith(".")
-        return found
+        document = json.loads(self.body)
+        assert (document["status"], document["type"]) == (self.status, "about:blank")
+        assert document["title"] and document["detail"].endswith(".")
+        return document
+
+    def limit(self) -> tuple[int, str]:
+        """Return the status and the name of the limit that was exceeded."""
+        return self.status, self.problem()["limit"]
 
 
 def connect(server: Any, text: str | bytes, body: bytes = b"") -> socket.socket:
-    """A connection to a service, or to a port, on which something was sent."""
+    """Connect to a service or port, and send something."""
     port = server if isinstance(server, int) else server.port
-    one = socket.create_connection(("127.0.0.1", port), 60)
-    one.sendall((text.encode("latin-1") if isinstance(text, str) else text) + body)
-    return one
+    connection = socket.create_connection(("127.0.0.1", port), 60)
+    connection.sendall((text.encode("latin-1") if isinstance(text, str) else text) + body)
+    return connection
 
 
-def answer_on(one: socket.socket) -> Answer:
-    return Answer(http.client.HTTPResponse(one))
+def answer_on(connection: socket.socket) -> Answer:
+    return Answer(http.client.HTTPResponse(connection))
 
 
 def ask(server: Any, text: str | bytes, body: bytes = b"") -> Answer:
-    """The answer to a request as it is written here."""
-    with connect(server, text, body) as one:
-        return answer_on(one)
+    """Return the answer to a request."""
+    with connect(server, text, body) as connection:
+        return answer_on(connection)

@@ -12,43 +12,38 @@ from typing import Any
 
 import jsonschema
 import pytest
-import requests
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
 from tfod.formats.options import Options
 from tfod.formats.table import convert
 
 from tests.checker.reports import SCHEMA
+from tests.commands import TIMEOUT
 from tests.image_kinds import plain_image
-from tests.mutants.sound import CAT_BOX, flip, shard, with_boxes
-from tests.validator.conftest import LABEL_MAP, Service, shard_of, zip_of
+from tests.mutants.sound import CAT_BOX, LABEL_MAP, flip, shard, with_boxes
+from tests.validator.conftest import UPLOADS, Service, Start, problem, shard_of, zip_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROBLEM = "application/problem+json"
+INVERTED = (0.5, 0.25, 0.25, 0.75)
 
 
-def problem(response: requests.Response, status: int) -> dict[str, Any]:
-    """The problem document of an answer; each is complete."""
-    assert response.status_code == status, response.text
-    assert response.headers["Content-Type"] == PROBLEM
-    document: dict[str, Any] = response.json()
-    assert document["status"] == status
-    assert document["detail"] and document["title"] and document["type"] == "about:blank"
-    return document
+def names_in(saved: Any) -> set[str]:
+    """Return the names in a downloaded zip."""
+    with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
+        return set(archive.namelist())
 
 
-def curl(*arguments: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Exit status and output of curl."""
-    found = subprocess.run(
-        ["curl", "-sS", *arguments], input=body, capture_output=True, timeout=120, check=False
-    )
-    return found.returncode, found.stdout
+def curl(*arguments: str) -> tuple[int, bytes]:
+    """Return the exit status and output of curl."""
+    command = ["curl", "-sS", *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
+    return done.returncode, done.stdout
 
 
 def test_the_readme_s_first_command(service: Service, tmp_path: Path, good_zip: bytes) -> None:
     path = tmp_path / "anno.zip"
     path.write_bytes(good_zip)
-    status, out = curl("-F", f"file=@{path}", f"{service.url}/api/v1/validations?wait=30")
+    status, out = curl("-F", f"file=@{path}", f"{service.url}{UPLOADS}?wait=30")
     assert status == 0
     found = service.wait_until_over(json.loads(out)["id"])
     assert (found["state"], found["valid"]) == ("finished", True)
@@ -57,90 +52,74 @@ def test_the_readme_s_first_command(service: Service, tmp_path: Path, good_zip: 
     assert found["report"]["counts"]["records"] == 3
 
 
-@pytest.mark.parametrize("kind", ["good", "bad"])
 def test_exit_status_for_ci(
-    service: Service, tmp_path: Path, good_zip: bytes, bad_zip: bytes, kind: str
+    service: Service, tmp_path: Path, good_zip: bytes, bad_zip: bytes
 ) -> None:
     path = tmp_path / "anno.zip"
-    path.write_bytes(good_zip if kind == "good" else bad_zip)
-    url = f"{service.url}/api/v1/validations?wait=60&fail=error&format=text"
-    status, out = 22, b"has not finished in time"
-    while b"has not finished in time" in out:  # which is told from the other two
-        status, out = curl("--fail-with-body", "-F", f"file=@{path}", url)
-    assert status == (0 if kind == "good" else 22)
-    assert out.startswith(b"VALID" if kind == "good" else b"INVALID")
+    url = f"{service.url}{UPLOADS}?wait=60&fail=error&format=text"
+    for content, expected, verdict in ((good_zip, 0, b"VALID"), (bad_zip, 22, b"INVALID")):
+        path.write_bytes(content)
+        status, out = 22, b"has not finished in time"
+        while b"has not finished in time" in out:  # the same status, but another text
+            status, out = curl("--fail-with-body", "-F", f"file=@{path}", url)
+        assert status == expected and out.startswith(verdict)
 
 
-def test_fail_looks_at_its_own_level(service: Service, tmp_path: Path) -> None:
-    """Not at that of the verdict, which the upload has chosen."""
-    shard = shard_of(tmp_path, xmax=0.1)  # boxes without area: warnings
-    found = service.end_of(service.upload({"file": ("a.tfrecord", shard)}, wait=0))
-    url = service.url + found.json()["links"]["self"]
-    assert found.json()["valid"] is True
+def test_fail_has_its_own_level(service: Service, tmp_path: Path) -> None:
+    """It does not depend on the level of the verdict, which the upload has chosen."""
+    found = service.check(("a.tfrecord", shard_of(tmp_path, xmax=0.1)))  # boxes without area
+    assert found["valid"] is True
     for level, status in (("error", 200), ("warning", 422)):
-        assert requests.get(url, params={"fail": level}, timeout=30).status_code == status, level
+        assert service.get(f"{found['links']['self']}?fail={level}").status_code == status, level
 
 
-def test_fail_without_a_report_in_time_is_no_success(service: Service, good_zip: bytes) -> None:
+def test_fail_without_a_report_in_time_is_a_failure(service: Service, good_zip: bytes) -> None:
     response = service.upload({"file": ("a.zip", good_zip)}, wait=0, fail="error")
-    found = problem(response, 409)
-    assert "continues at /api/v1/validations/" in found["detail"]
-    again = requests.get(service.url + response.headers["Location"], timeout=30)
-    assert again.status_code == 200
+    assert f"continues at {UPLOADS}/" in problem(response, 409)["detail"]
+    assert service.get(response.headers["Location"]).status_code == 200
 
 
 def test_without_waiting(service: Service, good_zip: bytes) -> None:
     response = service.upload({"file": ("a.zip", good_zip)}, wait=0)
     assert response.status_code == 202
-    found = response.json()
-    assert response.headers["Location"] == found["links"]["self"]
-    assert found["state"] in ("queued", "running")
+    found, address = response.json(), response.headers["Location"]
+    assert address == found["links"]["self"] and found["state"] in ("queued", "running")
     assert found["report"] is None and found["valid"] is None
     over = service.wait_until_over(found["id"])
     assert over["valid"] is True
     assert over["progress"]["bytes"] == {"done": len(good_zip), "total": len(good_zip)}
     assert over["progress"]["records"] == {"done": 3, "total": 3}
+    answer = service.get(f"{address}?fail=error&wait=60")
+    assert (answer.status_code, answer.json()["valid"]) == (200, True)
+    assert service.get(f"{address}?format=text&wait=60").text.startswith("VALID")
+    for value in ("-1", "61", "soon"):
+        refused = problem(service.get(f"{address}?wait={value}"), 400)
+        assert refused["parameter"] == "wait"
 
 
-def test_a_report_is_in_the_answer_as_it_was_written(service: Service, bad_zip: bytes) -> None:
+def test_a_report_is_sent_as_it_was_written(service: Service, bad_zip: bytes) -> None:
     """It may be long, and is not read into memory."""
-    found = service.upload({"file": ('"report": null.zip', bad_zip)}).json()
+    found = service.check(('"report": null.zip', bad_zip))
     assert found["report"] == service.get(found["links"]["json"]).json()
     assert found["files"][0]["name"] == '"report": null.zip' and found["links"]["html"]
 
 
-def test_waiting_for_what_was_accepted(service: Service, good_zip: bytes) -> None:
-    accepted = service.upload({"file": ("a.zip", good_zip)}, wait=0)
-    address = service.url + accepted.headers["Location"]
-    answer = service.end_of(accepted, fail="error")  # asks with wait=60
-    assert (answer.status_code, answer.json()["valid"]) == (200, True)
-    answer = requests.get(address, params={"wait": 60, "format": "text"}, timeout=90)
-    assert answer.text.startswith("VALID")
-    for value in ("-1", "61", "soon"):
-        refused = problem(requests.get(address, params={"wait": value}, timeout=90), 400)
-        assert refused["parameter"] == "wait"
-
-
 def test_shards_and_their_label_map(service: Service, tmp_path: Path) -> None:
     shard = shard_of(tmp_path, text="bird")
-    files = [
-        ("file", ("train.record-00000-of-00003", shard)),
-        ("file", ("train.record-00001-of-00003", shard)),
-        ("file", ("label_map.pbtxt", LABEL_MAP)),
-    ]
-    report = service.upload(files).json()["report"]
+    names = [f"train.record-0000{number}-of-00003" for number in range(2)]
+    files = [*((name, shard) for name in names), ("label_map.pbtxt", LABEL_MAP)]
+    report = service.check(*files)["report"]
     codes = report["counts"]["by_code"]
     assert codes["SET001"] == 1  # the third shard
     assert codes["LAB006"] == 6  # bird is not in the map
-    shards = {one["shard"] for one in report["findings"]}
-    assert {"train.record-00000-of-00003", "train.record-00001-of-00003"} <= shards
-    assert not any("/" in name for name in shards)
+    shards = {finding["shard"] for finding in report["findings"]}
+    assert {*names} <= shards and not any("/" in name for name in shards)
 
 
-def test_the_label_map_beside_a_zip(service: Service, tmp_path: Path) -> None:
+def test_a_zip_and_its_label_map(service: Service, tmp_path: Path) -> None:
     packed = zip_of({"default.tfrecord": shard_of(tmp_path, text="bird")})
-    files = [("file", ("a.zip", packed)), ("file", ("names.pbtxt", LABEL_MAP))]
-    assert "LAB006" in service.upload(files).json()["report"]["counts"]["by_code"]
+    found = service.check(("a.zip", packed), ("names.pbtxt", LABEL_MAP))
+    assert "LAB006" in found["report"]["counts"]["by_code"]
 
 
 def test_a_cvat_task(service: Service, good_zip: bytes) -> None:
@@ -153,38 +132,32 @@ def test_a_cvat_task(service: Service, good_zip: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "content", "output"),
+    ("field", "name", "content"),
     [
-        ("cvat_labels", "labels.json", b"{", "labels.json"),
-        ("profile", "mine.yaml", b"features: [", "mine.yaml"),
-        ("profile", "mine.txt", b"", "mine.txt"),
+        ("cvat_labels", "labels.json", b"{"),
+        ("profile", "mine.yaml", b"features: ["),
+        ("profile", "mine.txt", b""),
     ],
 )
-def test_what_cannot_be_used_is_named(
-    service: Service, good_zip: bytes, field: str, name: str, content: bytes, output: str
+def test_a_file_that_cannot_be_used_is_named(
+    service: Service, good_zip: bytes, field: str, name: str, content: bytes
 ) -> None:
     found = service.upload({"file": ("a.zip", good_zip), field: (name, content)}).json()
-    assert found["state"] == "failed"
-    assert output in found["failure"]["detail"]
+    assert (found["state"], found["failure"]["status"]) == ("failed", 422)
+    assert name in found["failure"]["detail"]
     assert str(service.data) not in found["failure"]["detail"]
-    assert found["failure"]["status"] == 422
 
 
-def test_profiles(service: Service, good_zip: bytes) -> None:
+def test_profiles_and_receivers(service: Service, good_zip: bytes) -> None:
     mine = b"name: mine\nfeatures:\n  image/depth: {kind: FixedLenFeature, dtype: int64, shape: []}"
-    for name, part in (
-        *((name, (None, name)) for name in ("roboflow", "cvat")),
-        ("mine", ("mine.yaml", mine)),
-    ):
+    parts: dict[str, Any] = {"roboflow": (None, "roboflow"), "mine": ("mine.yaml", mine)}
+    for name, part in parts.items():
         report = service.upload({"file": ("a.zip", good_zip), "profile": part}).json()["report"]
         assert report["profile"]["name"] == name
     assert "EXA003" in report["counts"]["by_code"]
-
-
-def test_receivers(service: Service, good_zip: bytes) -> None:
-    found = service.upload({"file": ("a.zip", good_zip)}).json()
+    found = service.check(("a.zip", good_zip))
     assert (found["options"]["for"], found["report"]["receiver"]) == (None, "any")
-    found = service.upload({"file": ("a.zip", good_zip), "for": (None, "cvat")}).json()
+    found = service.check(("a.zip", good_zip), for_="cvat")
     assert (found["options"]["for"], found["report"]["receiver"]) == ("cvat", "cvat")
     assert found["report"]["profile"]["name"] == "cvat"
     assert service.get(found["links"]["text"]).text.startswith("VALID for CVAT: ")
@@ -202,7 +175,7 @@ def test_receivers(service: Service, good_zip: bytes) -> None:
 def test_images_to_decode(
     service: Service, good_zip: bytes, decode: str, decoded: int, verdict: str
 ) -> None:
-    found = service.upload({"file": ("a.zip", good_zip), "decode": (None, decode)}).json()
+    found = service.check(("a.zip", good_zip), decode=decode)
     assert found["options"]["decode"] == (decode or None)
     assert found["report"]["counts"]["decoded"] == decoded
     assert verdict in service.get(found["links"]["text"]).text
@@ -210,48 +183,39 @@ def test_images_to_decode(
     assert ("upload them again with “Decode all images”" in page) is (decoded < 3)
 
 
-@pytest.mark.parametrize("field", ["for", "profile"])
-def test_a_field_is_named(service: Service, good_zip: bytes, field: str) -> None:
-    response = service.upload({"file": ("a.zip", good_zip), field: (None, "tpu")})
-    assert problem(response, 400)["parameter"] == field
-
-
 @pytest.mark.parametrize("kind", ["json", "html", "junit", "text"])
 def test_formats(service: Service, bad_zip: bytes, kind: str) -> None:
-    links = service.upload({"file": ("a.zip", bad_zip)}).json()["links"]
+    links = service.check(("a.zip", bad_zip))["links"]
     saved = service.get(links[kind])
     assert saved.status_code == 200
     assert saved.headers["Content-Disposition"].startswith("attachment; filename=tfod-report.")
     types = {"json": "application/json", "junit": "application/xml", "text": "text/plain"}
     accept = types.get(kind, "text/html")
     assert saved.headers["Content-Type"] == accept + "; charset=utf-8" * (kind != "json")
-    accepted = service.get(links["self"], headers={"Accept": accept})
-    asked = service.get(f"{links['self']}?format={kind}")
-    assert asked.text == accepted.text
+    requested = service.get(f"{links['self']}?format={kind}")
+    assert requested.text == service.get(links["self"], headers={"Accept": accept}).text
     if kind == "html":
-        policy = asked.headers["Content-Security-Policy"]
+        policy = requested.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and policy.endswith("sandbox")
     if kind == "json":
         jsonschema.validate(saved.json(), SCHEMA)
-        assert asked.json()["report"] == saved.json()
+        assert requested.json()["report"] == saved.json()
     else:
-        assert asked.text == saved.text
-        assert "BOX" in asked.text
+        assert requested.text == saved.text and "BOX" in requested.text
 
 
-def test_delete(service: Service, good_zip: bytes) -> None:
-    """Only who has the token may."""
+def test_delete_needs_the_token_of_the_upload(service: Service, good_zip: bytes) -> None:
     uploaded = service.upload({"file": ("a.zip", good_zip)}, wait=0).json()
     token, key = uploaded["token"], uploaded["id"]
     links = service.wait_until_over(key)["links"]
-    address = service.url + links["self"]
     assert "token" not in service.get(links["self"]).json()
-    for wrong in ({}, {"token": "x"}, {"token": token[:-1]}):
-        problem(requests.delete(address, params=wrong, timeout=30), 403)
-    assert requests.delete(address, params={"token": token}, timeout=30).status_code == 204
+    for wrong in ("", "?token=x", f"?token={token[:-1]}"):
+        problem(service.ask("DELETE", links["self"] + wrong), 403)
+    address = f"{links['self']}?token={token}"
+    assert service.ask("DELETE", address).status_code == 204
     for name in ("self", "html"):
         problem(service.get(links[name]), 404)
-    problem(requests.delete(address, params={"token": token}, timeout=30), 404)
+    problem(service.ask("DELETE", address), 404)
     assert not list(service.data.glob(f"*/{key}"))
 
 
@@ -261,133 +225,122 @@ class TestRepair:
         return service.upload(files, wait=0).json()
 
     def test_a_copy(self, service: Service, tmp_path: Path) -> None:
-        """Is a validation of its own, whose zip can be loaded; the upload stays as it was."""
+        """It is another validation; its zip can be uploaded, and the upload does not change."""
         shard = flip(shard_of(tmp_path), -1)  # the checksum of the last record
         broken = zip_of({"default.tfrecord": shard, "label_map.pbtxt": LABEL_MAP})
         uploaded = self.upload(service, broken)
-        found = service.repair(uploaded)
+        found = service.change(uploaded)
         assert (found["state"], found["valid"]) == ("finished", True)
         assert found["repair"]["records_dropped"] == 1
-        assert [one["code"] for one in found["repair"]["changes"]] == ["TFR004"]
+        assert [change["code"] for change in found["repair"]["changes"]] == ["TFR004"]
         assert found["repair_of"] == uploaded["id"]
         saved = service.get(found["links"]["repaired"])
         assert "filename=a_repaired.zip" in saved.headers["Content-Disposition"]
-        with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
-            assert set(archive.namelist()) == {"default.tfrecord", "label_map.pbtxt"}
-        again = service.upload({"file": ("again.zip", saved.content)}).json()
+        assert names_in(saved) == {"default.tfrecord", "label_map.pbtxt"}
+        again = service.check(("again.zip", saved.content))
         assert (again["valid"], again["report"]["counts"]["records"]) == (True, 2)
         assert service.get(uploaded["links"]["self"]).json()["valid"] is False
 
-    def test_of_shards_with_their_label_map(self, service: Service, tmp_path: Path) -> None:
+    def test_shards_with_their_label_map(self, service: Service, tmp_path: Path) -> None:
         names = [f"train.record-0000{number}-of-00002" for number in range(2)]
         files = [("file", (name, flip(shard_of(tmp_path), -1))) for name in names]
         uploaded = service.upload([*files, ("file", ("label_map.pbtxt", LABEL_MAP))], wait=0)
-        saved = service.get(service.repair(uploaded.json())["links"]["repaired"])
-        with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
-            assert set(archive.namelist()) == {*names, "label_map.pbtxt"}
+        saved = service.get(service.change(uploaded.json())["links"]["repaired"])
+        assert names_in(saved) == {*names, "label_map.pbtxt"}
 
     def test_boxes_that_need_a_decision(self, service: Service) -> None:
-        boxes = [CAT_BOX, (0.5, 0.25, 1.3, 0.75), (0.5, 0.25, 0.25, 0.75)]
+        boxes = [CAT_BOX, (0.5, 0.25, 1.3, 0.75), INVERTED]
         files = {"default.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
         uploaded = self.upload(service, zip_of(files))
-        found = service.repair(uploaded)
-        assert (found["state"], found["failure"]["status"]) == ("failed", 422)
-        assert "can be repaired without your decision (1 error)" in found["failure"]["detail"]
-        clipped = service.repair(uploaded, odd_boxes="clip")
-        assert [one["code"] for one in clipped["repair"]["changes"]] == ["BOX003"]
-        left = clipped["report"]["counts"]["by_code"]
-        assert "BOX006" in left and "BOX003" not in left
-        url = f"{service.url}{clipped['links']['self']}/repair"
-        asked = {"token": clipped["token"], "odd_boxes": "drop", "wait": 60}
-        dropped = service.end_of(requests.post(url, params=asked, timeout=90)).json()
+        failure = service.change(uploaded)["failure"]
+        assert failure["status"] == 422 and "your decision (1 error)" in failure["detail"]
+        clipped = service.change(uploaded, odd_boxes="clip")
+        assert [change["code"] for change in clipped["repair"]["changes"]] == ["BOX003"]
+        remaining = clipped["report"]["counts"]["by_code"]
+        assert "BOX006" in remaining and "BOX003" not in remaining
+        address = f"{clipped['links']['self']}/repair?token={clipped['token']}&odd_boxes="
+        dropped = service.end_of(service.post(f"{address}drop&wait=60")).json()
         assert dropped["valid"] and "BOX006" not in dropped["report"]["counts"]["by_code"]
         for odd_boxes in ("refuse", "Clip", ""):
-            wrong = {"token": clipped["token"], "odd_boxes": odd_boxes}
-            found = problem(requests.post(url, params=wrong, timeout=90), 400)
-            assert found["parameter"] == "odd_boxes"
+            refused = problem(service.post(address + odd_boxes), 400)
+            assert refused["parameter"] == "odd_boxes"
 
-    def test_a_bomb_is_not_unpacked(self, start_service: Any, good_zip: bytes) -> None:
+    def test_a_bomb_is_not_unpacked(self, start_service: Start, good_zip: bytes) -> None:
         running = start_service(TFOD_MAX_ARCHIVE_BYTES="100")
-        failure = running.repair(self.upload(running, good_zip))["failure"]
+        failure = running.change(self.upload(running, good_zip))["failure"]
         assert (failure["status"], failure["limit"]) == (422, "max_archive_bytes")
 
-    def test_of_a_repair_whose_name_becomes_long(self, service: Service, tmp_path: Path) -> None:
+    def test_a_repair_of_a_repair_whose_name_becomes_long(
+        self, service: Service, tmp_path: Path
+    ) -> None:
         name = "cats and dogs" + "x" * 220 + ".tfrecord"
         files = [("file", (name, shard_of(tmp_path))), ("label_map", ("m.pbtxt", LABEL_MAP))]
         found = service.upload(files, wait=0).json()
         for _ in range(3):
             service.wait_until_over(found["id"])
-            url = f"{service.url}{found['links']['self']}/repair?token={found['token']}"
-            found = requests.post(url, timeout=90).json()
+            found = service.post(f"{found['links']['self']}/repair?token={found['token']}").json()
             assert service.wait_until_over(found["id"])["state"] == "finished"
             assert found["files"][0]["name"].endswith("_repaired.zip")
 
     def test_refusals(self, service: Service, bad_zip: bytes) -> None:
         uploaded = self.upload(service, bad_zip)
         service.wait_until_over(uploaded["id"])
-        url = f"{service.url}{uploaded['links']['self']}/repair"
-        problem(requests.post(url, params={"token": "x"}, timeout=60), 403)
-        problem(service.get(f"{uploaded['links']['self']}/repaired"), 404)
-        upload = service.data / "reports" / uploaded["id"] / "upload"
-        shutil.rmtree(upload)  # its time is over
-        asked = {"token": uploaded["token"]}
-        found = problem(requests.post(url, params=asked, timeout=60), 410)
-        assert "Upload it again" in found["detail"]
+        address = uploaded["links"]["self"]
+        problem(service.post(f"{address}/repair?token=x"), 403)
+        problem(service.get(f"{address}/repaired"), 404)
+        shutil.rmtree(service.data / "reports" / uploaded["id"] / "upload")  # it has expired
+        gone = problem(service.post(f"{address}/repair?token={uploaded['token']}"), 410)
+        assert "Upload it again" in gone["detail"]
         two = [("file", (name, bad_zip)) for name in ("a.zip", "b.zip")]
-        found = service.repair(service.upload(two, wait=0).json())
-        assert found["state"] == "failed"
-        assert "cannot be repaired: there are several zips" in found["failure"]["detail"]
+        found = service.change(service.upload(two, wait=0).json())
+        assert found["state"] == "failed" and "several zips" in found["failure"]["detail"]
 
 
 class TestConvert:
-    def convert(self, service: Service, files: Any, **form: str) -> Any:
-        """What is said of the converted copy of an upload when its check has ended."""
-        uploaded = service.upload(files, wait=0).json()
-        service.wait_until_over(uploaded["id"])
-        url = f"{service.url}{uploaded['links']['self']}/convert"
-        asked = {"token": uploaded["token"], "wait": 60}
-        return service.end_of(requests.post(url, data=form, params=asked, timeout=90)).json()
+    def convert(self, service: Service, name: str, content: bytes, **form: str) -> Any:
+        """Return the validation of the converted copy of an upload."""
+        uploaded = service.upload({"file": (name, content)}, wait=0).json()
+        return service.change(uploaded, "convert", **form)
 
     @pytest.mark.parametrize("target", ["voc", "coco", "yolo", "csv", "cvat_xml"])
     def test_a_zip_of_annotations(self, service: Service, tmp_path: Path, target: str) -> None:
-        """Becomes a zip of shards that is valid, and is valid again when it is uploaded."""
+        """It becomes a zip of shards that is valid, and is valid again when it is uploaded."""
         convert(str(EXAMPLES / "shapes_good.zip"), str(tmp_path / "data"), Options(), None, target)
         archive = shutil.make_archive(str(tmp_path / "data"), "zip", tmp_path / "data")
-        files = {"file": ("my data.zip", Path(archive).read_bytes())}
-        found = self.convert(service, files)
+        found = self.convert(service, "my data.zip", Path(archive).read_bytes())
         assert (found["state"], found["valid"], found["failure"]) == ("finished", True, None)
-        numbers = {name: found["conversion"][name] for name in ("images", "objects")}
-        assert numbers == {"images": 12, "objects": 34}
+        counts = found["conversion"]
+        assert (counts["images"], counts["objects"]) == (12, 34)
         saved = service.get(found["links"]["converted"])
         assert "my data_converted.zip" in saved.headers["Content-Disposition"]
-        again = service.upload({"file": ("again.zip", saved.content)}).json()
+        again = service.check(("again.zip", saved.content))
         assert again["valid"] and again["report"]["counts"]["boxes"] == 34
 
     def test_boxes_that_need_a_decision(self, service: Service) -> None:
         header = b"filename,width,height,class,xmin,ymin,xmax,ymax\n"
         rows = header + b"a.jpg,64,32,cat,8,8,16,16\na.jpg,64,32,cat,32,8,96,16\n"
-        files = {"file": ("a.zip", zip_of({"x.csv": rows, "a.jpg": plain_image((64, 32))}))}
-        refused = self.convert(service, files)["failure"]["detail"]
+        content = zip_of({"x.csv": rows, "a.jpg": plain_image((64, 32))})
+        refused = self.convert(service, "a.zip", content)["failure"]["detail"]
         assert "x.csv" in refused and "clip or drop" in refused and "--" not in refused
         for odd_boxes, objects in (("clip", 2), ("drop", 1)):
-            found = self.convert(service, files, odd_boxes=odd_boxes)
+            found = self.convert(service, "a.zip", content, odd_boxes=odd_boxes)
             assert found["valid"] and found["conversion"]["objects"] == objects
             assert "extend beyond" in str(found["conversion"]["notes"])
 
-    def test_refusals(self, service: Service, start_service: Any, good_zip: bytes) -> None:
-        already = self.convert(service, {"file": ("a.zip", good_zip)})
-        assert "already contains shards" in already["failure"]["detail"]
-        problem(service.get(f"{already['links']['self']}/repaired"), 404)
-        problem(service.get(already["links"]["converted"]), 410)
-        shard = self.convert(service, {"file": ("a.record", b"x" * 99)})
-        assert "only a single zip" in shard["failure"]["detail"]
+    def test_refusals(self, service: Service, start_service: Start, good_zip: bytes) -> None:
+        shards = self.convert(service, "a.zip", good_zip)
+        assert "already contains shards" in shards["failure"]["detail"]
+        problem(service.get(f"{shards['links']['self']}/repaired"), 404)
+        problem(service.get(shards["links"]["converted"]), 410)
         outside = b"filename,width,height,class,xmin,ymin,xmax,ymax\n../secret.jpg,9,9,a,1,1,5,5\n"
-        secret = self.convert(service, {"file": ("a.zip", zip_of({"x.csv": outside}))})
-        assert secret["state"] == "failed" and "secret.jpg" in secret["failure"]["detail"]
-        running = start_service(TFOD_MAX_ARCHIVE_ENTRIES="2")
-        rows = {f"{number}.xml": b"<annotation/>" for number in range(3)}
-        bomb = self.convert(running, {"file": ("a.zip", zip_of(rows))})
-        assert "entries" in bomb["failure"]["detail"]
+        bomb = zip_of({f"{number}.xml": b"<annotation/>" for number in range(3)})
+        for running, name, content, detail in (
+            (service, "a.record", b"x" * 99, "only a single zip"),
+            (service, "a.zip", zip_of({"x.csv": outside}), "secret.jpg"),
+            (start_service(TFOD_MAX_ARCHIVE_ENTRIES="2"), "a.zip", bomb, "entries"),
+        ):
+            found = self.convert(running, name, content)
+            assert found["state"] == "failed" and detail in found["failure"]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -398,85 +351,79 @@ class TestConvert:
     ],
 )
 def test_names_never_become_paths(service: Service, tmp_path: Path, sent: str) -> None:
-    files = {"file": (sent, shard_of(tmp_path))}
-    before = {one.name for one in service.data.iterdir()}
-    found = service.upload(files).json()
-    assert found["state"] == "finished"
+    before = {*service.data.iterdir()}
+    found = service.check((sent, shard_of(tmp_path)))
+    assert found["report"]["counts"]["records"] == 3
     name = found["files"][0]["name"]
     assert "/" not in name and "\\" not in name and len(name) <= 200
-    assert found["report"]["counts"]["records"] == 3
-    assert [one.name for one in (service.data / "reports" / found["id"]).rglob("file/*")] == [name]
-    assert {one.name for one in service.data.iterdir()} == before
+    files = (service.data / "reports" / found["id"]).rglob("file/*")
+    assert [file.name for file in files] == [name] and {*service.data.iterdir()} == before
 
 
 @pytest.mark.parametrize(
-    ("files", "parameters", "output"),
+    ("fields", "parameters", "detail"),
     [
         ({"files": ("a.zip", b"x")}, {}, "files is not a field"),
         ({"file": (None, "text")}, {}, "file is not a field"),
-        ({"cvat_labels": ("l.json", b"[]")}, {}, "form has no file"),
-        ({"file": ("a.zip", b"x"), "decod": (None, "yes")}, {}, "decod is not a field"),
-        ({"file": ("a.zip", b"x"), "for": (None, "tpu")}, {}, "for=tpu: expected one of cvat, "),
-        ({"file": ("a.zip", b"x"), "decode": (None, "-1")}, {}, "decode=-1: expected all, none"),
-        ({"file": ("a.zip", b"x"), "label_map": (None, "x")}, {}, "expected a file, or one of"),
-        ({"file": ("a.zip", b"x")}, {"fial": "error"}, "fial is not a parameter"),
-        ({"file": ("a.zip", b"x")}, {"wait": "soon"}, "wait=soon"),
-        ({"file": ("a.zip", b"x")}, {"wait": "nan"}, "wait=nan"),
-        ({"file": ("a.zip", b"x")}, {"wait": -1}, "wait=-1: expected seconds, from 0 to 60"),
-        ({"file": ("a.zip", b"x")}, {"fail": "info"}, "expected one of error, warning"),
+        ({"file": None, "cvat_labels": ("l.json", b"[]")}, {}, "form has no file"),
+        ({"decod": (None, "yes")}, {}, "decod is not a field"),
+        ({"for": (None, "tpu")}, {}, "for=tpu: expected one of cvat, "),
+        ({"profile": (None, "tpu")}, {}, "profile=tpu: "),
+        ({"decode": (None, "-1")}, {}, "decode=-1: expected all, none"),
+        ({"label_map": (None, "x")}, {}, "expected a file, or one of"),
+        ({}, {"fial": "error"}, "fial is not a parameter"),
+        ({}, {"wait": "soon"}, "wait=soon"),
+        ({}, {"wait": "nan"}, "wait=nan"),
+        ({}, {"wait": -1}, "wait=-1: expected seconds, from 0 to 60"),
+        ({}, {"fail": "info"}, "expected one of error, warning"),
     ],
 )
-def test_requests_that_make_no_sense(
-    service: Service, files: Any, parameters: dict[str, Any], output: str
+def test_invalid_requests(
+    service: Service, fields: dict[str, Any], parameters: dict[str, Any], detail: str
 ) -> None:
-    assert output in problem(service.upload(files, **parameters), 400)["detail"]
+    files = {"file": ("a.zip", b"x"), **fields}
+    refused = problem(service.upload(files, **parameters), 400)
+    assert detail in refused["detail"]
+    if "=" in detail:
+        assert refused["parameter"] == detail.partition("=")[0]
 
 
 def test_files_of_the_same_name(service: Service, tmp_path: Path) -> None:
-    shard = shard_of(tmp_path)
-    files = [("file", (f"{folder}/train.record", shard)) for folder in "abc"]
-    found = service.upload(files).json()
+    found = service.check(*((f"{folder}/train.record", shard_of(tmp_path)) for folder in "abc"))
     names = ["train.record", "train (2).record", "train (3).record"]
-    assert [one["name"] for one in found["files"]] == names
+    assert [file["name"] for file in found["files"]] == names
     assert found["report"]["counts"]["shards"] == 3
 
 
-def test_no_form(service: Service) -> None:
-    response = requests.post(f"{service.url}/api/v1/validations", data=b"x", timeout=30)
-    assert "curl -F file=@anno.zip" in problem(response, 415)["detail"]
-
-
-def test_nothing_to_check(service: Service) -> None:
-    found = service.upload({"file": ("label_map.pbtxt", LABEL_MAP)}).json()
+def test_uploads_without_a_form_or_a_shard(service: Service) -> None:
+    refused = problem(service.post(UPLOADS, data=b"x"), 415)
+    assert "curl -F file=@anno.zip" in refused["detail"]
+    found = service.check(("label_map.pbtxt", LABEL_MAP))
     assert (found["state"], found["failure"]["status"]) == ("failed", 422)
     detail = found["failure"]["detail"]
-    assert "neither a shard nor a zip" in detail
-    assert "only label maps; add the shards" in detail
+    assert "neither a shard nor a zip" in detail and "only label maps; add the shards" in detail
     response = service.upload({"file": ("label_map.pbtxt", LABEL_MAP)}, fail="error")
     assert "neither a shard" in problem(response, 422)["detail"]
     problem(service.get(found["links"]["html"]), 422)
 
 
-def test_addresses_that_are_not_there(service: Service) -> None:
-    problem(service.get("/api/v1/nothing"), 404)
-    problem(service.get("/nothing"), 404)
-    problem(service.get("/api/v1/validations/nobody-knows"), 404)
-    response = requests.put(f"{service.url}/api/v1/validations", timeout=30)
+def test_unknown_addresses(service: Service) -> None:
+    for path in ("/api/v1/nothing", "/nothing", f"{UPLOADS}/unknown", "/api/v1/rules/BOX999"):
+        problem(service.get(path), 404)
+    response = service.ask("PUT", UPLOADS)
     assert problem(response, 405) and "POST" in response.headers["Allow"]
 
 
-def test_what_is_checked(service: Service) -> None:
-    assert [one["name"] for one in service.get("/api/v1/profiles").json()["profiles"]] == list(
-        READY
-    )
+def test_profiles_and_rules_are_listed(service: Service) -> None:
+    profiles = service.get("/api/v1/profiles").json()["profiles"]
+    assert [profile["name"] for profile in profiles] == list(READY)
     rules = service.get("/api/v1/rules").json()["rules"]
-    assert [one["code"] for one in rules] == list(all_rules())
+    assert [rule["code"] for rule in rules] == list(all_rules())
     assert service.get("/api/v1/rules/BOX006").json() in rules
-    problem(service.get("/api/v1/rules/BOX999"), 404)
 
 
 def test_health(service: Service, good_zip: bytes) -> None:
-    assert service.upload({"file": ("a.zip", good_zip)}).json()["valid"] is True
+    assert service.check(("a.zip", good_zip))["valid"] is True
     assert service.get("/healthz").json() == {"status": "ok"}
     checks = service.get("/readyz").json()["checks"]
     assert checks == dict.fromkeys(("disk", "folder", "workers"), "ok")
@@ -487,34 +434,26 @@ def test_health(service: Service, good_zip: bytes) -> None:
 
 def test_headers(service: Service) -> None:
     headers = service.get("/").headers
-    assert "default-src 'self'" in headers["Content-Security-Policy"]
-    assert "unsafe" not in headers["Content-Security-Policy"]
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy and "unsafe" not in policy
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
     assert headers["Referrer-Policy"] == "same-origin"
-    assert headers["Cache-Control"] == "no-store"
-    assert "Server" not in headers
+    assert headers["Cache-Control"] == "no-store" and "Server" not in headers
 
 
-@pytest.mark.parametrize(
-    ("headers", "allowed"),
-    [
-        ({}, True),
-        ({"Sec-Fetch-Site": "same-origin"}, True),
-        ({"Sec-Fetch-Site": "cross-site"}, False),
-        ({"Sec-Fetch-Site": "same-site"}, False),
-        ({"Origin": "http://evil.example"}, False),
-        ({"Origin": "null"}, False),
-    ],
-)
-def test_other_sites_cannot_make_a_browser_upload(
-    service: Service, good_zip: bytes, headers: dict[str, str], allowed: bool
-) -> None:
-    response = service.upload({"file": ("a.zip", good_zip)}, headers, wait=0)
-    assert response.status_code == (202 if allowed else 403)
+def test_other_sites_cannot_make_a_browser_upload(service: Service, good_zip: bytes) -> None:
+    for name, value, status in (
+        ("Sec-Fetch-Site", "same-origin", 202),
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Sec-Fetch-Site", "same-site", 403),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+    ):
+        response = service.upload({"file": ("a.zip", good_zip)}, {name: value}, wait=0)
+        assert response.status_code == status, value
 
 
 def test_other_names_for_loopback_are_refused(service: Service) -> None:
-    port = service.url.rpartition(":")[2]
-    assert service.get("/", headers={"Host": f"localhost:{port}"}).status_code == 200
+    assert service.get("/", headers={"Host": f"localhost:{service.port}"}).status_code == 200
     problem(service.get("/healthz", headers={"Host": "rebound.example"}), 400)

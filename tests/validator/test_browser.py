@@ -20,25 +20,25 @@ from tfod_validator.settings import Settings
 
 from tests.commands import TIMEOUT, require, wait_until
 from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
-from tests.validator.conftest import Service, running_service
+from tests.validator.conftest import Service, Start, running_service
 from tests.zip_forge import real_zip
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-"""Debian's, best without what shows windows: it takes two thirds of the time."""
+"""Debian's; without windows, it takes two thirds of the time."""
 ARGUMENTS = ["--host-resolver-rules=MAP tfod.test 127.0.0.1", "--no-sandbox", "--disable-gpu"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ATTACK = "<img src=x onerror=alert(1)>\"'&"
 WIDTHS = (390, 1280)
-MENDABLE = "Not ready for CVAT: 1 error in 1 of 12 images"
-MENDED = "Ready for CVAT: 11 images, 29 boxes"
+BROKEN = "Not ready for CVAT: 1 error in 1 of 12 images"
+REPAIRED = "Ready for CVAT: 11 images, 29 boxes"
 OpenPage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that has a name, too."""
+    """A service that also has a host name."""
     data = tmp_path_factory.mktemp("served") / "data"
-    with running_service(data, environment={"TFOD_TRUSTED_HOSTS": "tfod.test"}) as running:
+    with running_service(data, TFOD_TRUSTED_HOSTS="tfod.test") as running:
         yield running
 
 
@@ -46,12 +46,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def url(served: Service) -> str:
     """The address of the service."""
     return served.url
-
-
-@pytest.fixture
-def data(served: Service) -> Path:
-    """The data folder of the service."""
-    return served.data
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +64,11 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[OpenPage]:
-    """Opens pages in fresh contexts; no page may run an attack, fail, or break its policy."""
+    """Open pages in fresh contexts; no page may run an attack, fail, or violate its policy."""
     contexts, troubles = [], []
 
     def note(message: Any) -> None:
-        if message.type == "error" and "status of" not in message.text:  # answers that are refused
+        if message.type == "error" and "status of" not in message.text:  # refused requests
             troubles.append(message.text)
 
     def make(**options: Any) -> Any:
@@ -87,8 +81,8 @@ def open_page(chromium: Any) -> Iterator[OpenPage]:
         return page
 
     yield make
-    for one in contexts:
-        one.close()
+    for context in contexts:
+        context.close()
     assert troubles == []
 
 
@@ -96,8 +90,8 @@ def zipped(*payloads: bytes) -> bytes:
     return real_zip([("default.tfrecord", shard(*payloads)), ("label_map.pbtxt", LABEL_MAP)])
 
 
-def mendable() -> bytes:
-    """The good example with a byte of the last record's checksum changed."""
+def broken_zip() -> bytes:
+    """Return the good example with another checksum of the last record."""
     with zipfile.ZipFile(EXAMPLES / "shapes_good.zip") as good:
         files = {name: bytearray(good.read(name)) for name in good.namelist()}
     files["default.tfrecord"][-1] ^= 1
@@ -108,21 +102,29 @@ def named(name: str, data: bytes) -> Any:
     return {"name": name, "buffer": data, "mimeType": "application/zip"}
 
 
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def has_button(page: Any, name: str) -> bool:
+    return bool(page.get_by_role("button", name=name, exact=True).is_visible())
+
+
 def press_check(page: Any, for_: str) -> None:
     page.get_by_role("radio", name=for_).check()
-    page.get_by_role("button", name="Check", exact=True).click()
+    press(page, "Check")
     page.wait_for_url("**/reports/*")
 
 
 def send(page: Any, url: str, data: bytes, name: str = "anno.zip", for_: str = "For CVAT") -> None:
-    """Choose a file and send it; the page of its report is there when this returns."""
+    """Choose a file, send it, and wait for the page of its report."""
     page.goto(url)
     page.locator("#file").set_input_files(named(name, data))
     press_check(page, for_)
 
 
 def verdict_on(page: Any) -> str:
-    """The verdict, once it is there."""
+    """Wait for the verdict, and return it."""
     return str(page.locator(".verdict").inner_text())
 
 
@@ -135,20 +137,27 @@ def repair(page: Any) -> None:
 
 def delete(page: Any, url: str) -> None:
     page.get_by_text("Delete", exact=True).click()
-    page.get_by_role("button", name="Delete now").click()
+    press(page, "Delete now")
     page.wait_for_url(url + "/")
 
 
-class HeldUpload:
-    """An upload that no worker begins, since this process holds it: a test decides what becomes."""
+def download(page: Any, link: str) -> tuple[str, Path]:
+    """Follow a link, and return the suggested name and the downloaded file."""
+    with page.expect_download() as event:
+        page.get_by_role("link", name=link).click()
+    return event.value.suggested_filename, event.value.path()
 
-    def __init__(self, url: str, data: Path, name: str) -> None:
-        self.folder = DataFolder(Settings(data=data))
+
+class HeldUpload:
+    """An upload that no worker begins, since this process holds its lock."""
+
+    def __init__(self, served: Service, name: str) -> None:
+        self.folder = DataFolder(Settings(data=served.data))
         upload = self.folder.begin_upload()
         self.handle = os.open(upload, os.O_RDONLY)
         fcntl.flock(self.handle, fcntl.LOCK_EX)
         self.folder.accept(upload, Request((UploadedFile(name, 2_000_000),)))
-        self.key, self.url = upload.name, f"{url}/reports/{upload.name}"
+        self.key, self.url = upload.name, f"{served.url}/reports/{upload.name}"
 
     def begin(self) -> None:
         self.attempt, _ = self.folder.begin_attempt(self.key)
@@ -167,43 +176,42 @@ def test_drop_report_repair_check_again(url: str, open_page: OpenPage) -> None:
     dropped = page.evaluate_handle(
         "bytes => { const files = new DataTransfer();"
         "files.items.add(new File([new Uint8Array(bytes)], 'anno.zip')); return files; }",
-        list(mendable()),
+        list(broken_zip()),
     )
-    page.dispatch_event(".drop", "dragover", {"dataTransfer": dropped})
-    page.dispatch_event(".drop", "drop", {"dataTransfer": dropped})
+    for event in ("dragover", "drop"):
+        page.dispatch_event(".drop", event, {"dataTransfer": dropped})
     assert "anno.zip" in page.get_by_role("list", name="Chosen files").inner_text()
     press_check(page, "For CVAT")
-    assert verdict_on(page) == MENDABLE and page.title() == "Invalid: anno.zip · tfod"
+    assert verdict_on(page) == BROKEN and page.title() == "Invalid: anno.zip · tfod"
     assert "The record is removed." in page.locator(".repair").inner_text()
     repair(page)
-    assert verdict_on(page) == MENDED
+    assert verdict_on(page) == REPAIRED
     assert page.locator("main h2").first.inner_text() == "Repaired: the copy is valid"
     done = page.locator(".repair").inner_text()
     assert "0 records changed, 1 dropped" in done and "TFR004" in done and "kept until" in done
     assert "TFRecord 1.0 and anno_repaired.zip" in page.locator(".next").inner_text()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Download the repaired zip").click()
-    assert download.value.suggested_filename == "anno_repaired.zip"
-    send(page, url, download.value.path().read_bytes())
-    assert verdict_on(page) == MENDED
+    name, path = download(page, "Download the repaired zip")
+    assert name == "anno_repaired.zip"
+    send(page, url, path.read_bytes())
+    assert verdict_on(page) == REPAIRED
     assert page.get_by_role("button", name="Repair a copy").count() == 0
 
 
-def test_what_only_a_person_can_decide_is_left(url: str, open_page: OpenPage) -> None:
+def test_errors_that_need_a_decision_remain(url: str, open_page: OpenPage) -> None:
     page = open_page()
     page.goto(url)
     page.get_by_role("button", name="a broken zip").click()
     assert verdict_on(page) == "Not ready for CVAT: 2 errors in 2 of 12 images"
     assert page.locator(".card svg.image image").count() >= 4
     names = page.locator("svg.image").evaluate_all(
-        "images => images.flatMap((one, number) => [...one.querySelectorAll('.tag-text')].map("
+        "images => images.flatMap((image, number) => [...image.querySelectorAll('.tag-text')].map("
         "text => { const {x, y, width, height} = text.getBBox();"
         "return [number, x, y, x + width, y + height]; }))"
     )
     assert len(names) > 10
-    for (number, *one), (image, *two) in itertools.combinations(names, 2):
-        is_beside = one[2] <= two[0] or two[2] <= one[0] or one[3] <= two[1] or two[3] <= one[1]
-        assert is_beside or number != image
+    for (number, *a), (image, *b) in itertools.combinations(names, 2):
+        is_apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+        assert is_apart or number != image
     repair(page)
     assert verdict_on(page) == "Not ready for CVAT: 1 error in 1 of 11 images"
     assert "remaining problems" in page.locator(".repair h2").first.inner_text()
@@ -212,7 +220,7 @@ def test_what_only_a_person_can_decide_is_left(url: str, open_page: OpenPage) ->
 
 
 def test_boxes_outside_the_image_are_clipped(url: str, open_page: OpenPage) -> None:
-    """What to do is read, done and checked again; the image of the box is a click away."""
+    """The image of the box can be enlarged; the button clips the boxes and checks again."""
     page = open_page()
     boxes = [(0.25, 0.25, 0.5, 0.75), (0.5, 0.25, 1.3, 0.75)]
     broken = zipped(with_boxes(boxes, filename="a.jpg", source_id="a.jpg"), other())
@@ -228,7 +236,7 @@ def test_boxes_outside_the_image_are_clipped(url: str, open_page: OpenPage) -> N
     page.keyboard.press("Escape")
     assert page.locator(".card:target").count() == 0
     steps = page.locator(".next").inner_text()
-    assert "Or use “Clip boxes to the image” or “Drop these boxes” above." in steps
+    assert "“Clip boxes to the image” or “Drop these boxes” above." in steps
     clip = page.locator(".repairs li", has=page.get_by_role("button", name="Clip boxes"))
     assert "BOX003" in clip.inner_text() and "none of these errors remains" in clip.inner_text()
     clip.get_by_role("button").click()
@@ -242,19 +250,16 @@ def test_a_zip_of_annotations_is_converted(url: str, tmp_path: Path, open_page: 
     archive = shutil.make_archive(str(tmp_path / "voc"), "zip", EXAMPLES / "shapes_voc")
     send(page, url, Path(archive).read_bytes(), "voc.zip")
     assert "Pascal VOC" in verdict_on(page)
-    page.get_by_role("button", name="Convert this and check it").click()
-    link = page.get_by_role("link", name="Download the shards")
-    link.wait_for()
+    press(page, "Convert this and check it")
+    name, path = download(page, "Download the shards")
     assert verdict_on(page) == "Ready for CVAT: 12 images, 34 boxes"
-    with page.expect_download() as download:
-        link.click()
-    assert download.value.suggested_filename == "voc_converted.zip"
-    with zipfile.ZipFile(download.value.path()) as shards:
+    assert name == "voc_converted.zip"
+    with zipfile.ZipFile(path) as shards:
         assert "label_map.pbtxt" in shards.namelist()
 
 
-def test_how_far_a_check_is_and_why_it_failed(url: str, data: Path, open_page: OpenPage) -> None:
-    page, held = open_page(), HeldUpload(url, data, ATTACK)
+def test_the_progress_and_the_failure_of_a_check(served: Service, open_page: OpenPage) -> None:
+    page, held = open_page(), HeldUpload(served, ATTACK)
     page.goto(held.url)
     assert page.get_by_role("heading", name="Waiting").is_visible()
     held.begin()
@@ -271,93 +276,87 @@ def test_how_far_a_check_is_and_why_it_failed(url: str, data: Path, open_page: O
 
 def test_the_link_has_no_token_which_survives_a_reload(url: str, open_page: OpenPage) -> None:
     page = open_page(permissions=["clipboard-read", "clipboard-write"])
-    send(page, url, mendable())
+    send(page, url, broken_zip())
     verdict_on(page)
-    page.get_by_role("button", name="Copy", exact=True).click()
+    press(page, "Copy")
     page.get_by_role("button", name="Copied").wait_for()
     link = page.evaluate("navigator.clipboard.readText()")
     assert link == page.url == page.get_by_label("link to this report").input_value()
     assert "token" not in link
     stranger = open_page()
     stranger.goto(link)
-    assert verdict_on(stranger) == MENDABLE
+    assert verdict_on(stranger) == BROKEN
     page.goto(f"{link}?token=made-up")
     page.reload()
-    for one, is_owner in ((page, True), (stranger, False)):
-        assert one.get_by_role("button", name="Repair a copy").is_visible() == is_owner
-        assert one.get_by_text("Delete", exact=True).is_visible() == is_owner
+    for visitor, is_owner in ((page, True), (stranger, False)):
+        assert visitor.get_by_role("button", name="Repair a copy").is_visible() == is_owner
+        assert visitor.get_by_text("Delete", exact=True).is_visible() == is_owner
     delete(page, url)
     assert stranger.goto(link).status == 404
     assert stranger.get_by_role("heading", name="Page not found").is_visible()
 
 
 def test_without_scripts_and_without_https(url: str, open_page: OpenPage) -> None:
-    """There browsers do not send Sec-Fetch-Site, only the origin; the address keeps the token."""
+    """Browsers then send no Sec-Fetch-Site, only the origin; the address contains the token."""
     page, url = open_page(java_script_enabled=False), url.replace("127.0.0.1", "tfod.test")
-    send(page, url, mendable())
-    assert verdict_on(page) == MENDABLE  # the page asks again by itself
+    send(page, url, broken_zip())
+    assert verdict_on(page) == BROKEN  # the page reloads itself
     link = page.get_by_label("link to this report").input_value()
     assert link.startswith(f"{url}/reports/") and "token" not in link
-    assert page.get_by_role("button", name="Copy", exact=True).count() == 0
+    assert not has_button(page, "Copy")
     repair(page)
-    assert verdict_on(page) == MENDED
+    assert verdict_on(page) == REPAIRED
     delete(page, url)
-    page.get_by_role("button", name="Check", exact=True).click()  # the browser asks for a file
+    press(page, "Check")  # the browser requires a file
     assert page.url == url + "/"
 
 
-def test_by_keyboard_alone(url: str, open_page: OpenPage) -> None:
+def test_only_the_keyboard(url: str, open_page: OpenPage) -> None:
     page = open_page()
     choosers: list[Any] = []
-    page.on("filechooser", lambda one: choosers.append(one))  # it takes a moment to be heard
+    page.on("filechooser", lambda chooser: choosers.append(chooser))  # arrives later
     page.goto(url)
 
     def focused() -> str:
-        one = "document.activeElement"
-        return str(page.evaluate(f"{one}.value || {one}.innerText || {one}.id"))
+        element = "document.activeElement"
+        return str(page.evaluate(f"{element}.value || {element}.innerText || {element}.id"))
+
+    def press_keys(*keys: str) -> str:
+        for key in keys:
+            page.keyboard.press(key)
+        return focused()
 
     def tab_to(name: str) -> None:
         visited: list[str] = []
         while not visited or not visited[-1].startswith(name):
-            page.keyboard.press("Tab")
-            visited.append(focused())
+            visited.append(press_keys("Tab"))
             assert len(visited) < 40, visited
 
     tab_to("Skip to content")
-    page.keyboard.press("Enter")
+    press_keys("Enter")
     page.wait_for_function("document.activeElement.id === 'main'")
-    page.keyboard.press("Tab")
+    press_keys("Tab")
     assert page.evaluate("document.activeElement.id") == "file"
-    page.keyboard.press("Space")
+    press_keys("Space")
     wait_until(lambda: choosers or page.wait_for_timeout(20))
-    choosers[0].set_files(named("anno.zip", mendable()))
+    choosers[0].set_files(named("anno.zip", broken_zip()))
     tab_to("any")
-    page.keyboard.press("ArrowDown")
-    assert focused() == "cvat"  # the others are folded
-    for key in ("Tab", "Enter", "Shift+Tab", "ArrowUp"):  # open the options, back, and to the last
-        page.keyboard.press(key)
-    assert focused() == "efficientdet"
+    assert press_keys("ArrowDown") == "cvat"  # the others are folded
+    # Open the options, go back, and go to the last.
+    assert press_keys("Tab", "Enter", "Shift+Tab", "ArrowUp") == "efficientdet"
     page.get_by_text("Options").press("Enter")
-    page.get_by_role("radio", name="EfficientDet").wait_for()  # what is chosen is not folded
-    page.keyboard.press("Shift+Tab")
-    page.keyboard.press("ArrowDown")
-    assert focused() == "cvat"
+    page.get_by_role("radio", name="EfficientDet").wait_for()  # the chosen one is not folded
+    assert press_keys("Shift+Tab", "ArrowDown") == "cvat"
     tab_to("Check")
     page.keyboard.press("Enter")
     page.wait_for_url("**/reports/*")
-    assert verdict_on(page) == MENDABLE
+    assert verdict_on(page) == BROKEN
     tab_to("Repair a copy")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Download the repaired zip").wait_for()
-    assert verdict_on(page) == MENDED
-    for name in (
-        "Download the repaired zip",
-        "http",
-        "Copy",
-        "Check other files",
-        "HTML",
-        "Delete",
-    ):
+    assert verdict_on(page) == REPAIRED
+    names = ("Download the repaired zip", "http", "Copy", "Check other files", "HTML", "Delete")
+    for name in names:
         tab_to(name)
 
 
@@ -369,34 +368,30 @@ def test_names_of_uploads_stay_text(url: str, open_page: OpenPage) -> None:
     assert verdict_on(page) == "2 errors in 1 of 2 images"
     shown = page.locator("main").inner_text()
     assert ATTACK in shown and r"\u202e" in shown and "\u202e" not in shown
-    assert page.get_by_role("button", name="Repair a copy").count() == 0  # nothing can be, for any
+    assert page.get_by_role("button", name="Repair a copy").count() == 0  # no repair is certain
     assert ATTACK in page.title() and page.locator("[onerror], [src=x]").count() == 0
 
 
-def test_a_token_and_a_limit(open_page: OpenPage, tmp_path: Path) -> None:
-    limits = {"TFOD_TOKEN": "sesame", "TFOD_MAX_BODY_BYTES": "1000000"}
-    with running_service(tmp_path / "data", environment=limits) as running:
-        guarded = running.url
-        assert open_page().goto(guarded).status == 401
-        page = open_page(http_credentials={"username": "", "password": "sesame"})
-        send(page, guarded, zipped(record(), other()), for_="For training")
-        assert verdict_on(page) == "Ready for the OD API's trainer: 2 images, 4 boxes"
-        assert 'tf_record_input_reader { input_path: "default' in page.locator(".next").inner_text()
-        page.goto(guarded)
-        page.locator("#file").set_input_files(named("large.zip", bytes(2_000_000)))
-        alert = page.get_by_role("alert")
-        assert alert.inner_text().startswith("Your files have 2.0 MB, but the limit is 1.0 MB")
-        page.get_by_role("button", name="Check", exact=True).click()
-        assert page.url == guarded + "/"
+def test_a_token_and_a_limit(open_page: OpenPage, start_service: Start) -> None:
+    url = start_service(TFOD_TOKEN="sesame", TFOD_MAX_BODY_BYTES="1000000").url
+    assert open_page().goto(url).status == 401
+    page = open_page(http_credentials={"username": "", "password": "sesame"})
+    send(page, url, zipped(record(), other()), for_="For training")
+    assert verdict_on(page) == "Ready for the OD API's trainer: 2 images, 4 boxes"
+    assert 'tf_record_input_reader { input_path: "default' in page.locator(".next").inner_text()
+    page.goto(url)
+    page.locator("#file").set_input_files(named("large.zip", bytes(2_000_000)))
+    alert = page.get_by_role("alert")
+    assert alert.inner_text().startswith("Your files have 2.0 MB, but the limit is 1.0 MB")
+    press(page, "Check")
+    assert page.url == url + "/"
 
 
-def test_no_page_has_violations_or_scrolls_sideways(
-    url: str, data: Path, open_page: OpenPage
-) -> None:
+def test_no_page_has_violations_or_scrolls_sideways(served: Service, open_page: OpenPage) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    axe, page = Axe(), open_page()
-    found: dict[tuple[str, str, int], Any] = {}
+    axe, page, url = Axe(), open_page(), served.url
+    violations: dict[tuple[str, str, int], Any] = {}
     shades: dict[str, int] = {}
 
     def check(name: str) -> None:
@@ -405,14 +400,15 @@ def test_no_page_has_violations_or_scrolls_sideways(
             page.emulate_media(color_scheme=scheme)
             for width in WIDTHS:
                 page.set_viewport_size({"width": width, "height": 900})
-                answer = axe.run(page, options={"resultTypes": ["violations"]}).response
-                wrong = [(one["id"], one["nodes"][0]["html"][:200]) for one in answer["violations"]]
-                found[name, scheme, width] = wrong
+                found = axe.run(page, options={"resultTypes": ["violations"]}).response
+                violations[name, scheme, width] = [
+                    (rule["id"], rule["nodes"][0]["html"][:200]) for rule in found["violations"]
+                ]
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
             colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
             shades[scheme] = sum(map(int, re.findall(r"\d+", colour)))
 
-    held = HeldUpload(url, data, ATTACK * 5)
+    held = HeldUpload(served, ATTACK * 5)
     page.goto(held.url)
     check("waiting")
     held.begin()
@@ -424,15 +420,15 @@ def test_no_page_has_violations_or_scrolls_sideways(
     send(page, url, (EXAMPLES / "shapes_broken.zip").read_bytes(), ATTACK * 5)
     verdict_on(page)
     check("invalid")
-    send(page, url, mendable())
+    send(page, url, broken_zip())
     verdict_on(page)
     repair(page)
-    assert verdict_on(page) == MENDED
+    assert verdict_on(page) == REPAIRED
     check("repaired")
     for path in ("/", "/rules", "/docs", "/nothing"):
         page.goto(url + path)
         if path == "/":
-            page.locator("#file").set_input_files(named(ATTACK * 5, mendable()))
+            page.locator("#file").set_input_files(named(ATTACK * 5, broken_zip()))
         check(path)
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
-    assert len(found) == 36 and shades["light"] > 600 and shades["dark"] < 150
+    assert {name: wrong for name, wrong in violations.items() if wrong} == {}
+    assert len(violations) == 36 and shades["light"] > 600 and shades["dark"] < 150

@@ -1,4 +1,4 @@
-"""What code in the process of a check can reach, if a file makes a decoder run it."""
+"""A check's process has few permissions, in case a file makes a decoder run its code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfod_validator.landlock import describe_missing, get_abi
 from tfod_validator.settings import Settings
 from tfod_validator.workers import check
 
-from tests.validator.conftest import Service
+from tests.validator.conftest import UPLOADS, Service
 
 ALLOWED = "allowed"
 
@@ -45,24 +45,23 @@ def outcome_of(action: Callable[[], object]) -> str:
     return ALLOWED
 
 
+Outcomes = Callable[[dict[str, Callable[[], object]]], dict[str, str]]
+
+
 @pytest.fixture
-def outcomes_in_a_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, str]]:
-    """Run actions in the process of a check, in place of its report; return what became of each."""
+def outcomes_in_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outcomes:
+    """Run actions in the process of a check, instead of its report, and return their outcomes."""
     settings = Settings(data=tmp_path / "data", max_check_bytes=1 << 40)
     folder = DataFolder(settings)
     folder.create()
 
     def run(actions: dict[str, Callable[[], object]]) -> dict[str, str]:
-        upload = folder.begin_upload()
-        (upload / "upload/file/mine.txt").write_text("mine")
-        accepted = folder.accept(upload, Request())
+        accepted = accept_file(folder, "mine")
 
         def act(attempt: Path, *_: Any) -> Any:
             found = {name: outcome_of(action) for name, action in actions.items()}
             (attempt / "outcomes").write_text(json.dumps(found))
-            raise MemoryError  # there is no report
+            raise MemoryError  # without a report
 
         with monkeypatch.context() as patch:
             patch.setattr(child, "_check", act)
@@ -75,17 +74,17 @@ def outcomes_in_a_check(
     return run
 
 
-def other_upload(data: Path) -> Path:
-    """A file of another upload, which waits."""
-    folder = DataFolder(Settings(data=data))
+def accept_file(folder: DataFolder, name: str) -> Any:
+    """Accept an upload of a text file."""
     upload = folder.begin_upload()
-    (upload / "upload/file/theirs.txt").write_text("theirs")
-    return folder.accept(upload, Request()).folder / "upload/file/theirs.txt"
+    (upload / f"upload/file/{name}.txt").write_text(name)
+    return folder.accept(upload, Request())
 
 
 @needs(2, "5.19")
-def test_files(outcomes_in_a_check: Any, tmp_path: Path) -> None:
-    theirs = other_upload(tmp_path / "data")
+def test_files(outcomes_in_a_check: Outcomes, tmp_path: Path) -> None:
+    other = accept_file(DataFolder(Settings(data=tmp_path / "data")), "theirs")
+    theirs = other.folder / "upload/file/theirs.txt"
     (tmp_path / "data/reports/old").mkdir()
     link = "link"
     found = outcomes_in_a_check(
@@ -116,7 +115,7 @@ def test_files(outcomes_in_a_check: Any, tmp_path: Path) -> None:
 
 
 @needs(4, "6.7")
-def test_connections(outcomes_in_a_check: Any) -> None:
+def test_connections(outcomes_in_a_check: Outcomes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
         assert outcomes_in_a_check(
@@ -127,8 +126,8 @@ def test_connections(outcomes_in_a_check: Any) -> None:
         ) == {"connect": "PermissionError", "listen": "PermissionError"}
 
 
-def test_inherited_connections(outcomes_in_a_check: Any) -> None:
-    """An RQ worker, whose fork a check is, has connections to Redis."""
+def test_inherited_connections(outcomes_in_a_check: Outcomes) -> None:
+    """A check is a fork of RQ's worker, which has connections to Redis."""
     mine, theirs = socket.socketpair()
     with mine, theirs:
         assert outcomes_in_a_check({"send": lambda: mine.send(b"x")}) == {"send": "OSError"}
@@ -136,8 +135,8 @@ def test_inherited_connections(outcomes_in_a_check: Any) -> None:
 
 
 @needs(6, "6.12")
-def test_the_service(outcomes_in_a_check: Any) -> None:
-    """The process that starts checks listens on an abstract socket, and has no such limits."""
+def test_the_service(outcomes_in_a_check: Outcomes) -> None:
+    """The process that starts checks listens on an abstract socket, and has more permissions."""
     name = f"\0tfod-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
@@ -159,14 +158,14 @@ def test_the_service(outcomes_in_a_check: Any) -> None:
         (5, ["reach sockets"]),
     ],
 )
-def test_the_log_names_in_one_line_what_is_missing(abi: int, can: list[str]) -> None:
+def test_the_log_names_the_missing_limits_in_one_line(abi: int, can: list[str]) -> None:
     text = describe_missing(abi)
-    assert [text.count(one) for one in can] == [1] * len(can)
+    assert [text.count(action) for action in can] == [1] * len(can)
     assert text.count(",") == len(can) - 1 and "\n" not in text and "Linux 6.12" in text
 
 
 def without_landlock() -> None:
-    """Make the kernel answer this process as one without Landlock (a seccomp filter)."""
+    """Make the kernel behave as if it had no Landlock for this process, by a seccomp filter."""
     load, jump, end, allow, enosys = 0x20, 0x15, 0x06, 0x7FFF0000, 0x50000 | errno.ENOSYS
     steps = ((load, 0, 0, 0), (jump, 0, 1, 444), (end, 0, 0, enosys), (end, 0, 0, allow))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
@@ -178,7 +177,7 @@ def without_landlock() -> None:
 
 @needs(2, "5.19")
 def test_a_kernel_without_it(tmp_path: Path, good_zip: bytes) -> None:
-    """The service works, and says once what a check can do."""
+    """The service works, and warns once."""
     command = [sys.executable, "-m", "tfod.cli.main", "serve", "--port", "0", "--data", tmp_path]
     with subprocess.Popen(
         command, preexec_fn=without_landlock, stderr=subprocess.PIPE, text=True
@@ -189,16 +188,14 @@ def test_a_kernel_without_it(tmp_path: Path, good_zip: bytes) -> None:
             lines.append(process.stderr.readline())
             assert lines[-1], lines
         assert lines[0] == f"tfod: warning: {describe_missing(0)}\n"
-        url = lines[-1].split()[3]
-        answer = requests.post(
-            f"{url}/api/v1/validations?wait=60", files={"file": ("a.zip", good_zip)}, timeout=120
-        )
+        url = f"{lines[-1].split()[3]}{UPLOADS}?wait=60"
+        answer = requests.post(url, files={"file": ("a.zip", good_zip)}, timeout=120)
         assert answer.json()["valid"] is True
         process.terminate()
         process.communicate(timeout=60)
 
 
-def test_nothing_is_missing(service: Service) -> None:
+def test_the_service_warns_only_of_old_kernels(service: Service) -> None:
     assert describe_missing(6) == describe_missing(7) == ""
     warnings = [line for line in service.lines if "Landlock" in line]
     assert len(warnings) == (get_abi() < 6)

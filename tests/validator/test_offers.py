@@ -1,4 +1,4 @@
-"""What the page offers: which repairs, and what remains after them."""
+"""The repairs that the page offers, and the errors that remain after them."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ REPAIRED = [
     if mutant.fires and not mutant.options.keys() & {"pipeline_config", *LIMITS}
 ]
 NOT_FORESEEN = "LAB014-empty-texts-fail-b"
-"""LAB020 is reported for a class, and does not know that another object has none."""
+"""LAB020 is reported for a class, although another object has none."""
 
 
 @pytest.mark.parametrize("mutant", REPAIRED, ids=lambda mutant: mutant.name)
-def test_what_is_said_to_remain_remains(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
+def test_the_announced_errors_remain(mutant: Mutant, mutants: Path, tmp_path: Path) -> None:
     for receiver in ("any", "efficientdet"):
         report = check_sources([mutant.path(mutants)], Options(receiver=RECEIVERS[receiver]))
         for offer in list_offers(report, is_repaired=False):

@@ -1,4 +1,4 @@
-"""The API does what its description says: schemathesis reads one and asks the other."""
+"""The API fits its description: schemathesis reads the description and sends requests."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ ROOT = Path(__file__).parents[2]
 _EXAMPLES = int(os.environ.get("TFOD_API_EXAMPLES", "10"))
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda one: one.value)
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 def test_as_described(service: Service, mode: GenerationMode) -> None:
-    # An upload that fits the description may hold a task or a profile that makes no sense.
+    # An upload that fits the description may contain an invalid task or profile.
     accepted = {"expected-statuses": ["2xx", 404, 409, 422]}
     config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": accepted}})
     schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
-    asked = []
-    for one in schema.get_all_operations():
-        operation = one.ok()
+    tested = []
+    for found in schema.get_all_operations():
+        operation = found.ok()
 
         @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: schemathesis.Case) -> None:
-            assume(not _says_something_else(case))
+            assume(not _changes_values(case))
             case.call_and_validate(timeout=90)
 
-        with suppress(Unsatisfiable, InvalidArgument):  # nothing can be wrong without parameters
+        with suppress(Unsatisfiable, InvalidArgument):  # without parameters, no request is invalid
             ask()
-            asked.append(operation.label)
-    assert "POST /api/v1/validations" in asked
+            tested.append(operation.label)
+    assert "POST /api/v1/validations" in tested
 
 
-def _says_something_else(case: schemathesis.Case) -> bool:
-    """Whether a value, as it is sent, is another than the one that was made.
+def _changes_values(case: schemathesis.Case) -> bool:
+    """Whether the request differs from the generated values.
 
-    In a query or a form a list of one value is that value, and an empty one is nothing; in a form,
-    whose fields are all texts, a number, a truth value, null or an object is its text.
+    In a query or form, a list of one value becomes that value, and an empty list is absent. In a
+    form, a number, a truth value, null or an object becomes its text.
     """
     form = case.body if isinstance(case.body, dict) else {}
     files = form.get("file") if isinstance(form.get("file"), list) else []
@@ -63,28 +63,25 @@ def _says_something_else(case: schemathesis.Case) -> bool:
     return is_other or any(isinstance(one, list) for one in sent)
 
 
-def test_the_description_has_every_route_and_no_other(service: Service) -> None:
+def test_the_description_has_exactly_the_routes(service: Service) -> None:
     document = service.get("/openapi.json").json()
-    described = {
-        (path, method.upper())
-        for path, operations in document["paths"].items()
-        for method in operations
-    }
+    paths = document["paths"].items()
+    described = {(path, method.upper()) for path, methods in paths for method in methods}
     routes = {
-        (one.rule.replace("<", "{").replace(">", "}"), method)
-        for one in create_app(Settings(), cast("Queue", None)).url_map.iter_rules()
-        for method in (one.methods or set()) - {"HEAD", "OPTIONS"}
-        if one.endpoint.startswith("api.")
+        (rule.rule.replace("<", "{").replace(">", "}"), method)
+        for rule in create_app(Settings(), cast("Queue", None)).url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        if rule.endpoint.startswith("api.")
     }
     assert described == routes
 
 
-def test_the_report_is_as_its_schema_says(service: Service) -> None:
+def test_the_description_contains_the_schema_of_the_report(service: Service) -> None:
     schemas = service.get("/openapi.json").json()["components"]["schemas"]
     text = (ROOT / "docs" / "report.schema.json").read_text()
     report = json.loads(text.replace("#/$defs/", "#/components/schemas/Report-"))
     parts = report.pop("$defs")
     assert {name: schemas[f"Report-{name}"] for name in parts} == parts
     assert schemas["Report"] == {name: value for name, value in report.items() if name != "$schema"}
-    for one in schemas.values():
-        jsonschema.Draft202012Validator.check_schema(one)
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)

@@ -1,12 +1,12 @@
-"""The token is needed whatever server is in front of the app, and no service starts unguarded."""
+"""Any server requires the token, and no service starts without its guard."""
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -15,15 +15,54 @@ import pytest
 import requests
 import waitress
 from flask import Flask
+from tfod_validator.access import get_network, is_allowed
 from tfod_validator.app import create_app
 from tfod_validator.settings import Settings
 from tfod_validator.workers import LocalQueue
 
 from tests.commands import run_python
+from tests.validator.conftest import UPLOADS
+from tests.validator.sockets import TOKEN
 
-TOKEN = "Sesame-1234"
 PUBLIC = {"static", "api.live", "api.ready", "pages.report_style"}
 OPEN_PATHS = ("/healthz", "/readyz", "/report.css", "/static/openapi.json")
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode("latin-1")).decode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "Bearer", "Bearer nonsense", "Bearer Sesame", "Bearer sesame-1234", "Sesame-1234"),
+        *("Bearer \xff", "Basic Sesame-1234", "Basic !", "Digest Sesame-1234"),
+        *(basic("Sesame-1234:"), basic("a:Sesame-1234:"), basic("\xff:Sesame-1234")),
+    ],
+)
+def test_values_without_the_token(value: str) -> None:
+    for path in ("/", "/api/v1/rules", "/metrics", "/nothing", "//healthz", "/reports/x"):
+        assert not is_allowed(path, value, TOKEN)
+    assert is_allowed("/healthz", value, TOKEN) and is_allowed("/", value, "")
+
+
+def test_values_with_the_token() -> None:
+    for value in ("Bearer Sesame-1234", "bearer  Sesame-1234 ", basic("a:Sesame-1234")):
+        assert is_allowed("/", value, TOKEN)
+
+
+def test_a_network_of_ipv6_is_one_client() -> None:
+    for address, network in (
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:2", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("unknown", "unknown"),
+    ):
+        assert get_network(address) == network
 
 
 @pytest.fixture
@@ -35,32 +74,25 @@ def app(tmp_path: Path) -> Flask:
     return create_app(settings, queue)
 
 
-def requests_of(app: Flask) -> Iterator[tuple[str, str, str]]:
-    """Each endpoint with a path and each of its methods."""
+def test_every_route_needs_the_token(app: Flask) -> None:
+    client = app.test_client()
     for rule in app.url_map.iter_rules():
         path = re.sub(r"<(?:\w+:)?\w+>", "x", rule.rule)
         for method in sorted(rule.methods or ()):
-            yield rule.endpoint, method, path
+            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Tfod-Refused": "nothing"}):
+                status = client.open(path, method=method, headers=headers).status_code
+                assert (status == 401) is (rule.endpoint not in PUBLIC), (method, path, headers)
+            assert client.open(path, method=method, headers=BEARER).status_code != 401, path
 
 
-def test_every_route_needs_the_token(app: Flask) -> None:
+def test_other_paths_need_it_too(app: Flask) -> None:
     client = app.test_client()
-    for endpoint, method, path in requests_of(app):
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Tfod-Refused": "nothing"}):
-            status = client.open(path, method=method, headers=headers).status_code
-            assert (status == 401) is (endpoint not in PUBLIC), (method, path, headers, status)
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        assert client.open(path, method=method, headers=headers).status_code != 401, path
+    for path in ("/nothing", "/healthz/", "/healthz.html", "/readyz/x", "/api"):
+        assert client.get(path).status_code == client.post(path).status_code == 401
+        assert client.get(path, headers=BEARER).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/healthz/", "/healthz.html", "/readyz/x", "/api"])
-def test_other_paths_need_it_too(app: Flask, path: str) -> None:
-    client = app.test_client()
-    assert client.get(path).status_code == client.post(path).status_code == 401
-    assert client.get(path, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 404
-
-
-def test_the_answer_says_how_to_send_it(app: Flask) -> None:
+def test_the_answer_names_the_scheme(app: Flask) -> None:
     for path, scheme in (("/api/v1/rules", "Bearer"), ("/", "Basic")):
         answer = app.test_client().get(path)
         assert answer.headers["WWW-Authenticate"] == f'{scheme} realm="tfod"'
@@ -72,32 +104,33 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
-def test_another_server_in_front_of_the_app(app: Flask) -> None:
-    """It has no guard: the app refuses by itself, and an upload leaves nothing."""
+def test_a_server_without_the_guard(app: Flask) -> None:
+    """The app itself refuses, and an upload leaves no file."""
     with make_server("127.0.0.1", 0, app, handler_class=_Quiet) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
+
+        def status(path: str, headers: Any = None, files: Any = None) -> int:
+            method = "POST" if files else "GET"
+            answer = requests.request(method, url + path, headers=headers, files=files, timeout=60)
+            return answer.status_code
+
         try:
             for headers in ({}, {"Tfod-Refused": "nothing"}):
                 for path in ("/", "/rules", "/api/v1/rules", "/metrics", "/openapi.json"):
-                    assert requests.get(url + path, headers=headers, timeout=60).status_code == 401
-                for path in ("/validations", "/api/v1/validations"):
-                    form = {"file": ("a.tfrecord", b"x")}
-                    answer = requests.post(url + path, files=form, headers=headers, timeout=60)
-                    assert answer.status_code == 401
-            for path in OPEN_PATHS:
-                assert requests.get(url + path, timeout=60).status_code in (200, 503), path
-            headers = {"Authorization": f"Bearer {TOKEN}"}
-            assert requests.get(url, headers=headers, timeout=60).status_code == 200
+                    assert status(path, headers) == 401
+                for path in ("/validations", UPLOADS):
+                    assert status(path, headers, {"file": ("a.tfrecord", b"x")}) == 401
+            assert all(status(path) in (200, 503) for path in OPEN_PATHS)
+            assert status("/", BEARER) == 200
         finally:
             server.shutdown()
-    data = app.extensions["tfod"].settings.data
-    assert not [*data.glob("*/*")]
+    assert not [*app.extensions["tfod"].settings.data.glob("*/*")]
 
 
 @pytest.mark.parametrize("name", ["channel_class", "parser_class"])
 def test_a_waitress_that_bypasses_the_guard_does_not_start(tmp_path: Path, name: str) -> None:
-    """A copy of waitress in which an attribute has another name."""
+    """In this copy of waitress, an attribute has another name."""
     package = tmp_path / "patched" / "waitress"
     shutil.copytree(Path(waitress.__file__).parent, package)
     sources = {module: module.read_text() for module in package.glob("*.py")}
