@@ -1,4 +1,4 @@
-"""The table of docs/compatibility.md, from what the tests use. `make docs` writes it."""
+"""The table of docs/compatibility.md, from the versions in the tests. `make docs` writes it."""
 
 from __future__ import annotations
 

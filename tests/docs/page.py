@@ -1,9 +1,8 @@
-"""A page of docs/recipes as something that can be typed: its commands and what they are to print.
+"""The commands of a page, and their expected output.
 
-A ``console`` block holds commands, which begin with ``$ `` and go on behind a backslash, each
-followed by what it prints, standard output and error together; ``...`` stands for anything, on a
-line of its own for any lines. Without output a command has only to succeed. A ``python`` block is
-a script.
+A ``console`` block has commands, which begin with ``$ `` and continue after a backslash, each with
+its standard output and error; ``...`` matches any text, and on a separate line any lines. A command
+without output only has to succeed. A ``python`` block is a script.
 """
 
 from __future__ import annotations
@@ -21,21 +20,13 @@ from pathlib import Path
 from tests.commands import TIMEOUT, run_program
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PROMPT, _CONTINUED = "$ ", "\\"
 _PROGRAMS = ("tfod ", "datum ")
 _OF_A_SHELL = re.compile(r"[|&;<>$`*?~#{}\[\]()]|\n.")
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something to type.
-
-    Attributes:
-        line: of the page, from 1.
-        command: for bash, or a script for Python.
-        script: whether it is a script.
-        output: what it is to print; empty where that does not matter.
-    """
+    """A command for bash, or a script for Python, in a line of the page; no output fits any."""
 
     line: int
     command: str
@@ -44,7 +35,7 @@ class Step:
 
 
 def steps_of(text: str) -> Iterator[Step]:
-    """What a page says to type, in order."""
+    """Yield the commands and scripts of a page."""
     for block in _BLOCK.finditer(text):
         line = text.count("\n", 0, block.start()) + 2
         if block[1] == "console":
@@ -54,25 +45,19 @@ def steps_of(text: str) -> Iterator[Step]:
 
 
 def _commands(block: str, line: int) -> Iterator[Step]:
-    command, output, at, continued = "", "", line, False
-    for number, text in enumerate(block.splitlines(), line):
-        if continued or text.startswith(_PROMPT):
-            if not continued:
-                if command:
-                    yield Step(at, command, output=output)
-                command, output, at = "", "", number
-            command += text.removeprefix("> " if continued else _PROMPT) + "\n"
-            continued = text.endswith(_CONTINUED)
-        elif command:
-            output += text + "\n"
-        else:
-            raise ValueError(f"line {number}: output without a command: {text!r}")
-    if command:
-        yield Step(at, command, output=output)
+    before, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
+    if before:
+        raise ValueError(f"line {line}: output without a command: {before!r}")
+    for part in parts:
+        lines = part.splitlines(keepends=True)
+        end = next(n for n, text in enumerate(lines, 1) if not text.endswith("\\\n"))
+        command = "".join(text.removeprefix("> ") for text in lines[:end])
+        yield Step(line, command, output="".join(lines[end:]))
+        line += len(lines)
 
 
 def run(step: Step, folder: Path, environment: Mapping[str, str]) -> str | None:
-    """Type a step; return what is wrong with what came, or None."""
+    """Run a step, and return its difference from the page, or None."""
     if step.script:
         return _difference(step, *run_program(["python", "-c", step.command], folder, environment))
     command = step.command.replace("\\\n", " ")
@@ -102,7 +87,7 @@ def run_alone(step: Step, folder: Path, environment: Mapping[str, str]) -> str |
 
 
 def environment(desk: Path) -> dict[str, str]:
-    """What a user has whose home is within a folder, with the commands on the path."""
+    """Return the environment of a user whose home is in a folder, with the commands on the path."""
     home = desk / ".home"
     home.mkdir(exist_ok=True)
     return {
@@ -120,12 +105,7 @@ def environment(desk: Path) -> dict[str, str]:
 def _difference(step: Step, code: int, printed: str) -> str | None:
     if code:
         return f"exit status {code}:\n{printed}"
-    if step.output and not _is_as_said(step.output, printed):
-        return f"prints:\n{printed}\nwhere the page has:\n{step.output}"
-    return None
-
-
-def _is_as_said(wanted: str, got: str) -> bool:
-    checker = doctest.OutputChecker()
-    got = "".join(line.rstrip() + "\n" for line in got.splitlines())
-    return checker.check_output(wanted, got, doctest.ELLIPSIS)
+    got = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+    if doctest.OutputChecker().check_output(step.output or "...", got, doctest.ELLIPSIS):
+        return None
+    return f"prints:\n{printed}\nbut the page has:\n{step.output}"

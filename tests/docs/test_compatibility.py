@@ -12,7 +12,7 @@ from tests.docs import compatibility
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_table_is_that_of_the_tests() -> None:
+def test_the_table_has_the_versions_of_the_tests() -> None:
     assert compatibility.page() == compatibility.PAGE.read_text("utf-8"), "type: make docs"
 
 

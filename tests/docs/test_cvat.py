@@ -1,4 +1,4 @@
-"""The walk-through of docs/cvat.md, as it is typed, where no server can be asked."""
+"""The commands of the walk-through of docs/cvat.md, without a server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def test_from_voc_to_a_zip_for_cvat(tmp_path: Path) -> None:
     year = tmp_path / "VOCdevkit" / "VOC2007"
     shutil.copytree(ROOT / "examples" / "shapes_voc", year)
     train = year / "ImageSets" / "Main" / "train.txt"
-    jpegs = [one for one in train.read_text().split() if (year / f"JPEGImages/{one}.jpg").exists()]
-    train.write_text("\n".join(jpegs) + "\n")  # as VOC's, which has no other images
+    names = train.read_text().split()
+    jpegs = [name for name in names if (year / f"JPEGImages/{name}.jpg").exists()]
+    train.write_text("\n".join(jpegs) + "\n")  # VOC has no other images
     section = _SECTION.search((ROOT / "docs" / "cvat.md").read_text(encoding="utf-8"))
     assert section
     typed = "".join(_BLOCK.findall(section[0]))
@@ -30,6 +31,6 @@ def test_from_voc_to_a_zip_for_cvat(tmp_path: Path) -> None:
     step = Step(1, typed.replace("--cvat task 42", "--for cvat"), output=verdict)
     assert run(step, tmp_path, environment(tmp_path)) is None
     with zipfile.ZipFile(tmp_path / "images.zip") as images:
-        assert sorted(images.namelist()) == sorted(f"{one}.jpg" for one in jpegs)
+        assert sorted(images.namelist()) == sorted(f"{name}.jpg" for name in jpegs)
     with zipfile.ZipFile(tmp_path / "anno.zip") as annotations:
         assert sorted(annotations.namelist()) == ["label_map.pbtxt", "pascal.tfrecord"]

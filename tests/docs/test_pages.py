@@ -1,4 +1,4 @@
-"""README, the recipes and some pages of docs, typed as they are written."""
+"""The commands of README, the recipes and some pages of docs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.docs.page import environment, run, steps_of
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
 SESSIONS = {"checker.md": 1, "library.md": 9}
-"""Pages of docs that are one session, and how many blocks of Python each has."""
+"""Pages of docs that are one session, and their numbers of Python blocks."""
 _PACKAGES = {"datum ": "datumaro", "tensorflow": "tensorflow", "torch": "torch"}
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
-    """A folder with what the repository carries, as a fresh clone has it."""
+    """A folder with the examples and label maps of a fresh clone."""
     for name in ("examples", "label_maps"):
         shutil.copytree(ROOT / name, tmp_path / name)
     return tmp_path
@@ -35,18 +35,16 @@ def desk(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(one, id=f"{one.parent.name}-{one.stem}")
-        for one in (ROOT / "README.md", ROOT / "docs" / "ci.md", *PAGES)
-    ],
+    [ROOT / "README.md", ROOT / "docs" / "ci.md", *PAGES],
+    ids=lambda page: f"{page.parent.name}-{page.stem}",
 )
 def test_page(page: Path, desk: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for sign, package in _PACKAGES.items():
-        if sign in text and find_spec(package) is None:  # which is not imported here
+        if sign in text and find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
     steps = list(steps_of(text))
-    assert steps or page == PAGES[0].parent / "README.md", "nothing on this page is typed"
+    assert steps or page == PAGES[0].parent / "README.md", "the page has no commands"
     for step in steps:
         wrong = run(step, desk, environment(desk))
         assert wrong is None, f"{page.name}:{step.line}: {step.command}{wrong}"
@@ -54,10 +52,7 @@ def test_page(page: Path, desk: Path) -> None:
 
 @pytest.mark.parametrize(("name", "scripts"), SESSIONS.items())
 def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
-    """Its blocks are typed in their order: commands as they come, Python goes on where it was.
-
-    Blocks of Python with no command between them are one script.
-    """
+    """Each script continues the ones before it; adjacent ones are run together."""
     session = ""
     steps = list(steps_of((ROOT / "docs" / name).read_text(encoding="utf-8")))
     assert sum(step.script for step in steps) == scripts
@@ -72,7 +67,7 @@ def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
 
 
 # `make test-demo` runs it as users do.
-def test_the_demo_shows_what_is_said_of_a_broken_shard(
+def test_the_demo_shows_the_report_of_a_broken_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("datumaro")
@@ -93,10 +88,9 @@ def test_the_demo_shows_what_is_said_of_a_broken_shard(
     assert "train.tfrecord, record 3, byte " in broken
 
 
-def test_nothing_says_that_tfod_is_on_pypi() -> None:
-    """It is not before its first release, which changes README.md."""
+def test_no_page_installs_tfod_from_pypi_before_its_first_release() -> None:
     if "tfod is not on PyPI yet" not in (ROOT / "README.md").read_text(encoding="utf-8"):
-        pytest.skip("README.md is that of a release")
+        pytest.skip("README.md belongs to a release")
     found = [
         f"{path.relative_to(ROOT)}: {line}"
         for top in ("README.md", "CONTRIBUTING.md", "docs", "plugin", "validator", "examples")
@@ -109,7 +103,6 @@ def test_nothing_says_that_tfod_is_on_pypi() -> None:
 
 
 def test_every_page_is_listed() -> None:
-    """A page that is not listed is not found."""
     listed = (ROOT / "docs" / "recipes" / "README.md").read_text(encoding="utf-8")
     for page in PAGES:
         assert page.name == "README.md" or f"({page.name})" in listed, page.name

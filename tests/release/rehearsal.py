@@ -139,7 +139,7 @@ def install_from_index(address: str) -> None:
 
 
 def reader(address: str) -> dict[str, str]:
-    """Return the environment of a reader without a clone, who has uv and Python."""
+    """Return the environment of a reader with uv and Python, but without a clone."""
     if not PROGRAMS.exists():
         PROGRAMS.mkdir()
         for name in ("uv", "uvx"):
