@@ -1,7 +1,7 @@
-"""Records of every kind that an import knows, and what hypothesis makes of them.
+"""A valid record of every kind that can be imported, and changes of it by hypothesis.
 
-For the tests that a check's verdict is that of who reads the shard: sound records, of which some
-features get another dtype, another count of values, odd values or an odd spelling.
+Tests compare the verdict of a check with readers of the shard: some features get another dtype,
+another number of values, unusual values or an unusual encoding.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
         keys.IMAGE_CLASS_CONFIDENCE: [0.5, 1.0],
         "image/neg_category_ids": [3, 4],
     },
-    # Classes that are not met in the order of their ids.
+    # The order of the classes is not the order of their ids.
     "captions": {
         **_ANNOTATIONS,
         **objects(BOTH, ["dog", "cat"], [2, 1]),
@@ -99,7 +99,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     },
     "image-label": {"image": IMAGE, "height": HEIGHT, "width": WIDTH, "channels": 3, "label": 1},
 }
-"""Sound records, by what is special about them."""
+"""Valid records, by their distinctive feature."""
 
 _READ = sorted({*READ_FEATURES, "image/object/difficult", "image/object/attribute/colour"})
 _VALUES: Sequence[st.SearchStrategy[Any]] = (
@@ -115,7 +115,7 @@ _COUNTS = (0, 1, 2, 3, 4, 8)
 
 @st.composite
 def _odd_feature(draw: st.DrawFn, value: Any) -> bytes:
-    """A feature in place of one that holds this, or of none."""
+    """Draw a feature that replaces one with this value."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     count = len(values)
     kind = draw(st.sampled_from(_VALUES))
@@ -125,10 +125,10 @@ def _odd_feature(draw: st.DrawFn, value: Any) -> bytes:
             lambda other: st.lists(kind, min_size=other, max_size=other).map(encoded)
         ),
         st.sampled_from([b"", *_LISTS]),
-        kind.map(lambda one: encoded([*values[:-1], one] if type(one) is type(values[0]) else one)),
-        # As many values as before, or one more or less.
+        kind.map(lambda new: encoded([*values[:-1], new] if type(new) is type(values[0]) else new)),
+        # One value less, twice the values, or one value more.
         st.sampled_from([values[:-1] or values, values * 2, [*values, values[0]]]).map(encoded),
-        # What no encoder writes: two lists, a list in two parts, integers that are not packed.
+        # No encoder writes these: two lists, a list in two parts, integers that are not packed.
         st.just(float_feature([1.0]) + int64_feature([1])),
         st.just(encoded(values) * 2),
         st.just(b"\x1a\x02\x08\x01"),
@@ -140,19 +140,19 @@ def _odd_feature(draw: st.DrawFn, value: Any) -> bytes:
 
 @st.composite
 def changed_records(draw: st.DrawFn, name: str, most: int = 2) -> bytes:
-    """A record of one of the kinds, serialized, with up to so many changes."""
+    """Draw a serialized record of a kind, with up to ``most`` changes."""
     sound = SOUND[name]
     named = {key: encoded(value) for key, value in sound.items()}
     more = b""
     for _ in range(draw(st.integers(1, most))):
         own = st.sampled_from(sorted(sound))
         key = draw(st.one_of(own, own, own, st.sampled_from(_READ)))
-        what = draw(st.sampled_from(["odd", "odd", "odd", "odd", "odd", "without", "twice", "end"]))
-        if what == "odd":
+        change = draw(st.sampled_from([*["replace"] * 5, "remove", "repeat", "append"]))
+        if change == "replace":
             named[key] = draw(_odd_feature(sound.get(key, 1)))
-        elif what == "without":
+        elif change == "remove":
             named.pop(key, None)
-        elif what == "twice":
+        elif change == "repeat":
             more += field(1, entry(key, draw(_odd_feature(sound.get(key, 1)))))
         else:
             more += draw(st.sampled_from([b"\x78\x01", b"\x7b\x7c", b"\x0a", field(2, b""), b"x"]))
@@ -160,12 +160,12 @@ def changed_records(draw: st.DrawFn, name: str, most: int = 2) -> bytes:
 
 
 def sound_record(name: str) -> bytes:
-    """The sound record of a kind, serialized."""
+    """Return the valid record of a kind, serialized."""
     return encode_example({key: encoded(value) for key, value in SOUND[name].items()})
 
 
 @st.composite
 def changed_shards(draw: st.DrawFn, name: str) -> bytes:
-    """A shard of such a record, alone or beside the sound one of its kind."""
+    """Draw a shard of a changed record, with or without the valid one of its kind."""
     record, sound = draw(changed_records(name)), sound_record(name)
     return shard(*draw(st.sampled_from([[record], [sound, record], [record, sound]])))

@@ -1,4 +1,4 @@
-"""What all tests share: the corpus of real shards, and shards made to measure."""
+"""Fixtures of all tests: the corpus of real shards, and new shards."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ _SHARE = _SHARES[os.environ.get("HYPOTHESIS_PROFILE", "default")]
 
 
 def examples(count: int) -> settings:
-    """The settings of a property that needs another number of examples than the usual 100.
+    """Return the settings of a property with another number of examples instead of 100.
 
-    ``HYPOTHESIS_PROFILE=thorough`` tries twenty times as many; ``half`` is for `.ci/run`, which
-    tries the same ones each time, and ``few``, a tenth, for what each Python and each line of
-    Datumaro tries again.
+    ``HYPOTHESIS_PROFILE=thorough`` multiplies the number by 20, ``half`` is for `.ci/run`, and
+    ``few``, a tenth, for tests that are repeated with other versions of Python and Datumaro.
     """
     return settings(max_examples=max(1, round(count * _SHARE)))
 
 
 # Numbers of single precision as people type them: 0.1, which shards give back, not 0.10000000149.
 typed_numbers = st.floats(width=32, allow_nan=False).map(
-    lambda one: one if one.is_integer() else float(str(np.float32(one)))
+    lambda number: number if number.is_integer() else float(str(np.float32(number)))
 )
 
-# No deadlines: machines are noisy. The same examples in each CI run; others on every desk. The
-# examples of a test may share its folder.
+# No deadlines, since machines are noisy. CI always tries the same examples. The examples of a test
+# may share its folder.
 settings.register_profile(
     "tfod",
     deadline=None,
@@ -48,7 +47,7 @@ settings.register_profile(
     max_examples=max(1, round(100 * _SHARE)),
 )
 settings.load_profile("tfod")
-for _name in ("GITHUB_ACTIONS", "FORCE_COLOR"):  # what is printed is the same on every machine
+for _name in ("GITHUB_ACTIONS", "FORCE_COLOR"):  # the output is the same on every machine
     os.environ.pop(_name, None)
 CORPUS = Path(__file__).with_name("corpus")
 
@@ -61,28 +60,29 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def figures(corpus: Path) -> dict[str, Any]:
-    """What TensorFlow counted in the corpus, by shard."""
+    """The counts by TensorFlow in the corpus, by shard."""
     return json.loads((corpus / "figures.json").read_text())
 
 
 @pytest.fixture
 def ghostscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """A program that stands in for Ghostscript, and whether it was started."""
+    """Replace Ghostscript by a program; return a function that tells whether it was started."""
     from PIL import EpsImagePlugin
 
-    folder, log = tmp_path / "ghostscript", tmp_path / "ghostscript" / "started"
+    folder = tmp_path / "ghostscript"
+    log = folder / "started"
     folder.mkdir()
     (folder / "gs").write_text(f"#!/bin/sh\n: > {log}\n")
     (folder / "gs").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # look for it again
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # Pillow searches again
     return log.exists
 
 
 @pytest.fixture(scope="session")
 def mutants(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of all mutants, which is only read."""
-    from tests.mutants.make import write_mutants  # imports the rules of the check
+    """A folder with all mutants, for reading."""
+    from tests.mutants.make import write_mutants  # imports the rules of the checker
 
     folder = tmp_path_factory.mktemp("mutants")
     write_mutants(folder)

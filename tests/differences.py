@@ -1,4 +1,4 @@
-"""What differs between two datasets, for tests of what writes them."""
+"""The differences between two datasets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tfod.shards.diff import Diff, read_side
 
 
 def diff(a: str | Path, b: str | Path, **options: Any) -> Diff:
-    """Compare two datasets with their masks, whatever their boxes are."""
+    """Compare two datasets with their masks and all their boxes."""
     read = Options(odd_boxes=OddBoxes.KEEP, masks=True)
     return Diff(read_side(str(a), read), read_side(str(b), read), **options)
 
 
 def counts(found: Diff) -> Mapping[str, int]:
-    """The changes that there are."""
+    """Return the counts that are not 0."""
     return {name: count for name, count in found.counts.items() if count}

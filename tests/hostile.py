@@ -1,7 +1,7 @@
-"""Inputs that ask for more work than they are long, each in any size, and a count of that work.
+"""Inputs that may need more work than their length, each in any size, and a count of that work.
 
-A family takes a size in bytes and gives files by name. What is done with them is counted in steps
-of Python and in bytes that were handed to what loops in C, so that no clock is asked.
+A family takes a size in bytes and returns files by name. The work is counted in steps of Python and
+in bytes for loops in C; no time is measured.
 """
 
 from __future__ import annotations
@@ -26,18 +26,11 @@ from tests.zip_forge import Item, forge
 
 Files: TypeAlias = "Mapping[str, bytes]"
 Family: TypeAlias = "Callable[[int], Files]"
-FAMILIES: dict[str, Family] = {}
-"""Shards, with label maps, and zips of them."""
-_BYTES_A_STEP = 16
-
-
-def _family(make: Family) -> Family:
-    FAMILIES[make.__name__] = make
-    return make
+_BYTES_PER_STEP = 16
 
 
 def write_family(folder: Path, family: Family, size: int) -> Path:
-    """Write a family's files; gives the path that is to be read."""
+    """Write a family's files, and return the path to read."""
     folder.mkdir()
     files = family(size)
     for name, data in files.items():
@@ -46,11 +39,11 @@ def write_family(folder: Path, family: Family, size: int) -> Path:
 
 
 def growths(do: Callable[[Path], object], folder: Path, family: Family, size: int) -> list[int]:
-    """By how many steps an input costs more when it grows, twice, by as much as it was before.
+    """Return the additional steps for an input of the double size, and of the double size again.
 
-    What costs something once falls out; of linear work the second is the double of the first.
+    The second number is twice the first one if the work is linear; constant work does not count.
     """
-    do(write_family(folder / "first", family, size))  # what is loaded and remembered only once
+    do(write_family(folder / "first", family, size))  # fills caches
     steps = []
     for number in (1, 2, 4):
         path = write_family(folder / str(number), family, number * size)
@@ -62,7 +55,7 @@ def growths(do: Callable[[Path], object], folder: Path, family: Family, size: in
 
 @contextmanager
 def _counted() -> Iterator[list[int]]:
-    """Counts the lines of Python that run in this thread, and bytes that C loops over."""
+    """Count the lines of Python that run in this thread, and the bytes of loops in C."""
     count = [0]
 
     def trace(*_: object) -> Any:
@@ -72,7 +65,8 @@ def _counted() -> Iterator[list[int]]:
     before = sys.gettrace()
     with pytest.MonkeyPatch.context() as patch:
         for name in ("tfod.tfrecord.framing.find_headers", "zlib.crc32"):
-            patch.setattr(name, _weighed(_found(name), count))
+            module, _, attribute = name.rpartition(".")
+            patch.setattr(name, _weighed(getattr(sys.modules[module], attribute), count))
         patch.setattr("tfod.tfrecord.reader.find_records", _weighed_walk(count))
         patch.setattr(ReadBuffer, "refill", _weighed_refill(count))
         sys.settrace(trace)
@@ -82,30 +76,24 @@ def _counted() -> Iterator[list[int]]:
             sys.settrace(before)
 
 
-def _found(name: str) -> Callable[..., Any]:
-    module, _, attribute = name.rpartition(".")
-    found: Callable[..., Any] = getattr(sys.modules[module], attribute)
-    return found
-
-
 def _weighed(function: Callable[..., Any], count: list[int]) -> Callable[..., Any]:
     @functools.wraps(function)
     def weighed(data: Any, *others: Any) -> Any:
-        count[0] += len(data) // _BYTES_A_STEP
+        count[0] += len(data) // _BYTES_PER_STEP
         return function(data, *others)
 
     return weighed
 
 
 def _weighed_walk(count: list[int]) -> Callable[..., FoundRecords]:
-    """What the kernel looks at, which stops at the first record that is not whole and sound."""
+    """Count the bytes until the first incomplete or damaged record, where the kernel stops."""
 
     def weighed(buffer: Any, **options: Any) -> FoundRecords:
         found = find_records(buffer, **options)
         looked_at = found.position
         if found.end is WalkEnd.DATA_CHECKSUM:
             looked_at += int.from_bytes(bytes(buffer[looked_at : looked_at + 8]), "little")
-        count[0] += looked_at // _BYTES_A_STEP + 1
+        count[0] += looked_at // _BYTES_PER_STEP + 1
         return found
 
     return weighed
@@ -115,14 +103,14 @@ def _weighed_refill(count: list[int]) -> Callable[..., bool]:
     refill = ReadBuffer.refill
 
     def weighed(buffer: ReadBuffer, position: int, wanted: int = 0) -> bool:
-        count[0] += (buffer.have - position) // _BYTES_A_STEP
+        count[0] += (buffer.have - position) // _BYTES_PER_STEP
         return refill(buffer, position, wanted)
 
     return weighed
 
 
 def _many(make: Callable[[int], bytes], size: int) -> bytes:
-    """So many pieces that they have this size."""
+    """Return pieces with this size in total."""
     found = bytearray()
     number = 0
     while len(found) < size:
@@ -143,6 +131,8 @@ def _header(length: int) -> bytes:
 # Framing and records
 
 _NAME = entry("image/filename", field(1, field(1, b"a.jpg")))
+_CAT = b"item { id: 1 name: 'cat' }"
+_BOX = (0.1, 0.1, 0.5, 0.5)
 _PIECES: dict[str, Callable[[int], bytes]] = {
     "headers_of_a_file": lambda _: _header(200_000_000),
     "junk_between_records": lambda number: b"\xff" + _plain(number),
@@ -158,40 +148,67 @@ _PIECES: dict[str, Callable[[int], bytes]] = {
         record("b.png", encoded=png()[:33] + b"\0\0\0\0eXIf\0\0\0\0" * 4095)
     ),
 }
-"""A sound record, and many of these."""
+"""Pieces after a valid record."""
 _PACKED: dict[str, Callable[[int], bytes]] = {
-    # The end is known to nobody, and each header claims what is there and more.
+    # The size is unknown, and each header promises more bytes than follow.
     "headers_in_gzip": lambda _: _header(200_000_000),
     "headers_between_records": lambda number: _header(200_000_000 + number) + frame(b"\n\0"),
 }
-"""Many of these, as gzip."""
+"""Pieces of a gzip."""
 _VALUES: dict[str, tuple[str, int, bytes]] = {
     "unpacked_integers": ("class/label", 3, b"\x08\x01"),
     "integers_packed_one_by_one": ("class/label", 3, b"\x0a\x01\x01"),
     "unpacked_floats": ("bbox/xmin", 2, b"\x0d\0\0\0\0"),
     "empty_texts": ("class/text", 1, b"\x0a\0"),
 }
-"""Key and kind of a feature, and many of these in its list."""
+"""The key and kind of a feature, and a value that is repeated in its list."""
 _RECORDS: dict[str, Callable[[int], bytes]] = {
     "nested_groups": lambda size: field(1, _NAME) + b"\x2b" * (size // 2) + b"\x2c" * (size // 2),
     "unknown_fields": lambda size: field(1, _NAME) + b"\x28\x01" * (size // 2),
     "features_one_by_one": lambda size: _many(lambda _: field(1, _NAME), size),
     "keys_of_a_record": lambda size: encode({f"k{number}": 1 for number in range(size // 18)}),
-    "equal_boxes": lambda size: with_boxes([(0.1, 0.1, 0.5, 0.5)] * (size // 25), encoded=None),
+    "equal_boxes": lambda size: with_boxes([_BOX] * (size // 25), encoded=None),
+    "masks_of_one_object": lambda size: encode(
+        features(encoded=None)
+        | objects([_BOX] * (size // 120), ["cat"] * (size // 120), [1] * (size // 120))
+        | {"image/object/mask": [png((4, 4))] * (size // 120)}
+        | {"image/object/id": [1] * (size // 120)}
+    ),
 }
-"""One record."""
+_USES: dict[str, Callable[[int], tuple[str, int]]] = {
+    "items_against_texts": lambda number: (f"other{number}", 1),
+    "items_against_spellings": lambda number: (f"Class {number}", 1),
+    "items_against_ids": lambda number: ("", 10**6 + number),
+    "items_with_other_ids": lambda number: (f"class{number}", number + 2),
+}
+"""The text and id of each object, for a label map of as many items."""
+_ENTRIES: dict[str, Sequence[Callable[[int], Item]]] = {
+    "shards_of_a_zip": [lambda number: Item(f"{number}.tfrecord", _plain(number))],
+    "entries_of_a_zip": [lambda number: Item(f"{number}.txt")],
+    "folders_of_a_zip": [lambda number: Item(f"d{number}/e/f/a.tfrecord", _plain(number))],
+    "label_maps_of_a_zip": [
+        lambda number: Item(f"{number}.tfrecord", _plain(number)),
+        lambda number: Item(f"label_map{number}.pbtxt", _CAT),
+    ],
+    "incomplete_sets_of_a_zip": [lambda number: Item(f"a{number}-00000-of-99999", _plain(number))],
+    "incomplete_sets_in_folders": [
+        lambda number: Item(f"d{number}/a-00000-of-99999", _plain(number))
+    ],
+    "entries_of_one_name": [lambda _: Item("a.tfrecord", _plain(0))],
+}
 
 
 def _of_pieces(make: Callable[[int], bytes], size: int) -> Files:
     return {"a.tfrecord": _plain(0) + _many(make, size)}
 
 
-def _packed(make: Callable[[int], bytes], size: int) -> Files:
+def _of_packed(make: Callable[[int], bytes], size: int) -> Files:
     return {"a.tfrecord.gz": gzip.compress(_many(make, size))}
 
 
-def _of_values(key: str, kind: int, value: bytes, size: int) -> Files:
-    return _feature(key, field(kind, value * (size // len(value))))
+def _of_values(value: tuple[str, int, bytes], size: int) -> Files:
+    key, kind, data = value
+    return _feature(key, field(kind, data * (size // len(data))))
 
 
 def _of_record(make: Callable[[int], bytes], size: int) -> Files:
@@ -202,153 +219,95 @@ def _feature(key: str, value: bytes) -> Files:
     return {"a.tfrecord": frame(field(1, _NAME + entry(f"image/object/{key}", value)))}
 
 
-for _name, _make in _PIECES.items():
-    FAMILIES[_name] = functools.partial(_of_pieces, _make)
-for _name, _make in _PACKED.items():
-    FAMILIES[_name] = functools.partial(_packed, _make)
-for _name, _value in _VALUES.items():
-    FAMILIES[_name] = functools.partial(_of_values, *_value)
-for _name, _make in _RECORDS.items():
-    FAMILIES[_name] = functools.partial(_of_record, _make)
-
-
-@_family
-def members_of_gzip(size: int) -> Files:
-    member = gzip.compress(b"", mtime=0)
-    return {"a.tfrecord.gz": gzip.compress(_plain(0)) + _many(lambda _: member, size)}
-
-
-@_family
-def lists_of_two_kinds(size: int) -> Files:
-    lists = field(1, field(1, b"cat")) + field(3, field(1, b"\1"))
-    return _feature("class/text", _many(lambda _: lists, size))
-
-
-@_family
-def long_names(size: int) -> Files:
-    names = ["a/" * (size // 6), "a." * (size // 6), "../" * (size // 9), " " * (size // 3) + "/"]
-    return {"a.tfrecord": b"".join(frame(encode({"image/filename": one})) for one in names)}
-
-
-@_family
-def masks_of_one_object(size: int) -> Files:
-    count = size // 120
-    boxes = objects([(0.1, 0.1, 0.5, 0.5)] * count, ["cat"] * count, [1] * count)
-    same = {"image/object/mask": [png((4, 4))] * count, "image/object/id": [1] * count}
-    return {"a.tfrecord": frame(encode({**features(encoded=None), **boxes, **same}))}
-
-
-# Label maps
-
-
-def _classes(texts: list[str], labels: list[int]) -> bytes:
+def _classes(texts: Sequence[str], labels: Sequence[int]) -> bytes:
     found = b""
     for start in range(0, len(texts), 50):
-        some, numbers = texts[start : start + 50], labels[start : start + 50]
-        boxes = [(0.1, 0.1, 0.5, 0.5)] * len(some)
-        found += frame(with_boxes(boxes, some, numbers, encoded=None))
+        batch = texts[start : start + 50], labels[start : start + 50]
+        found += frame(with_boxes([_BOX] * len(batch[0]), *batch, encoded=None))
     return found
 
 
 def _items(count: int, name: str = "class{}", display: str = "", number: int = 0) -> bytes:
     shown = f" display_name: '{display}'" if display else ""
     return "".join(
-        f"item {{ id: {number or one + 1} name: '{name.format(one)}'{shown.format(one)} }}\n"
-        for one in range(count)
+        f"item {{ id: {number or place + 1} name: '{name.format(place)}'{shown.format(place)} }}\n"
+        for place in range(count)
     ).encode()
-
-
-_USES: dict[str, Callable[[int], tuple[str, int]]] = {
-    "items_against_texts": lambda number: (f"other{number}", 1),
-    "items_against_spellings": lambda number: (f"Class {number}", 1),
-    "items_against_ids": lambda number: ("", 10**6 + number),
-    "items_with_other_ids": lambda number: (f"class{number}", number + 2),
-}
-"""Text and id of each object, against as many items."""
 
 
 def _of_uses(use: Callable[[int], tuple[str, int]], size: int) -> Files:
     count = size // 100
     texts, labels = zip(*map(use, range(count)), strict=True)
-    return {"a.tfrecord": _classes([*texts], [*labels]), "label_map.pbtxt": _items(count)}
+    return {"a.tfrecord": _classes(texts, labels), "label_map.pbtxt": _items(count)}
 
 
-for _name, _use in _USES.items():
-    FAMILIES[_name] = functools.partial(_of_uses, _use)
+def _of_entries(makers: Sequence[Callable[[int], Item]], size: int) -> Files:
+    count = size // (160 * len(makers))
+    return {"a.zip": forge(*(make(number) for make in makers for number in range(count)))}
 
 
-@_family
-def items_against_long_texts(size: int) -> Files:
-    count = size // 400
-    texts = ["ab" * 100 + f"{number:x}" + "ba" * 50 for number in range(count)]
-    few = _items(50, "ba" * 100 + "{}" + "ab" * 50)
-    return {"a.tfrecord": _classes(texts, [1] * count), "label_map.pbtxt": few}
+def _long_names(size: int) -> Files:
+    names = ["a/" * (size // 6), "a." * (size // 6), "../" * (size // 9), " " * (size // 3) + "/"]
+    return {"a.tfrecord": b"".join(frame(encode({"image/filename": name})) for name in names)}
 
 
-@_family
-def items_of_one_id(size: int) -> Files:
-    pairs = (_items(2, f"{pair}_{{}}", number=pair + 1) for pair in range(size // 70))
-    return {"a.tfrecord": _plain(0), "label_map.pbtxt": b"".join(pairs)}
+def _long_texts(size: int) -> Files:
+    texts = ["ab" * 100 + f"{number:x}" + "ba" * 50 for number in range(size // 400)]
+    items = _items(50, "ba" * 100 + "{}" + "ab" * 50)
+    return {"a.tfrecord": _classes(texts, [1] * len(texts)), "label_map.pbtxt": items}
 
 
-@_family
-def items_of_one_name(size: int) -> Files:
-    pairs = (_items(2, f"class{pair}") for pair in range(size // 70))
-    return {"a.tfrecord": _plain(0), "label_map.pbtxt": b"".join(pairs)}
+def _label_map(items: bytes, shard: bytes = b"") -> Files:
+    return {"a.tfrecord": shard or _plain(0), "label_map.pbtxt": items}
 
 
-@_family
-def items_of_one_display_name(size: int) -> Files:
+def _pairs(make: Callable[[int], bytes], size: int) -> Files:
+    return _label_map(b"".join(make(pair) for pair in range(size // 70)))
+
+
+def _display_names(size: int) -> Files:
     count = size // 120
     items = _items(count, "name{}", "class{}") + _items(count, "class{}", "class0", number=1)
-    return {"a.tfrecord": _classes(["class1"], [1]), "label_map.pbtxt": items}
+    return _label_map(items, _classes(["class1"], [1]))
 
 
-@_family
-def unknown_fields_of_items(size: int) -> Files:
-    text = b"item { id: 1 name: 'cat' }\n" + b"x {}\n" * (size // 5)
-    return {"a.tfrecord": _plain(0), "label_map.pbtxt": text}
-
-
-# Zips
-
-_ENTRIES: dict[str, Sequence[Callable[[int], Item]]] = {
-    "shards_of_a_zip": [lambda number: Item(f"{number}.tfrecord", _plain(number))],
-    "entries_of_a_zip": [lambda number: Item(f"{number}.txt")],
-    "folders_of_a_zip": [lambda number: Item(f"d{number}/e/f/a.tfrecord", _plain(number))],
-    "label_maps_of_a_zip": [
-        lambda number: Item(f"{number}.tfrecord", _plain(number)),
-        lambda number: Item(f"label_map{number}.pbtxt", b"item { id: 1 name: 'cat' }"),
-    ],
-    "incomplete_sets_of_a_zip": [lambda number: Item(f"a{number}-00000-of-99999", _plain(number))],
-    "incomplete_sets_in_folders": [
-        lambda number: Item(f"d{number}/a-00000-of-99999", _plain(number))
-    ],
-    "entries_of_one_name": [lambda _: Item("a.tfrecord", _plain(0))],
+FAMILIES: dict[str, Family] = {
+    name: functools.partial(make_files, value)
+    for values, make_files in (
+        (_PIECES, _of_pieces),
+        (_PACKED, _of_packed),
+        (_VALUES, _of_values),
+        (_RECORDS, _of_record),
+        (_USES, _of_uses),
+        (_ENTRIES, _of_entries),
+    )
+    for name, value in values.items()  # type: ignore[attr-defined]
+} | {
+    "members_of_gzip": lambda size: {
+        "a.tfrecord.gz": gzip.compress(_plain(0))
+        + _many(lambda _: gzip.compress(b"", mtime=0), size)
+    },
+    "lists_of_two_kinds": lambda size: _feature(
+        "class/text", _many(lambda _: field(1, field(1, b"cat")) + field(3, field(1, b"\1")), size)
+    ),
+    "long_names": _long_names,
+    "items_against_long_texts": _long_texts,
+    "items_of_one_id": functools.partial(
+        _pairs, lambda pair: _items(2, f"{pair}_{{}}", number=pair + 1)
+    ),
+    "items_of_one_name": functools.partial(_pairs, lambda pair: _items(2, f"class{pair}")),
+    "items_of_one_display_name": _display_names,
+    "unknown_fields_of_items": lambda size: _label_map(_CAT + b"\n" + b"x {}\n" * (size // 5)),
+    "deep_folders_of_a_zip": lambda size: {
+        "a.zip": forge(Item("d/" * (size // 4) + "a.tfrecord", _plain(0)))
+    },
+    "entries_at_one_place": lambda size: {
+        "a.zip": forge(
+            Item("a.tfrecord", _plain(0)), *[Item("a.tfrecord", _plain(0), start=0)] * (size // 60)
+        )
+    },
 }
-
-
-def _zip(items: Sequence[Callable[[int], Item]], size: int) -> Files:
-    count = size // (160 * len(items))
-    return {"a.zip": forge(*(make(number) for make in items for number in range(count)))}
-
-
-for _name, _entries in _ENTRIES.items():
-    FAMILIES[_name] = functools.partial(_zip, _entries)
-
-
-@_family
-def deep_folders_of_a_zip(size: int) -> Files:
-    return {"a.zip": forge(Item("d/" * (size // 4) + "a.tfrecord", _plain(0)))}
-
-
-@_family
-def entries_at_one_place(size: int) -> Files:
-    one = Item("a.tfrecord", _plain(0), start=0)
-    return {"a.zip": forge(Item("a.tfrecord", _plain(0)), *[one] * (size // 60))}
-
-
-# CVAT's XML
+"""Shards, with label maps, and zips of them."""
 
 
 def _xml(*parts: str) -> Files:
@@ -361,13 +320,11 @@ def _image(name: object = "a.jpg", inside: str = "", subset: object = "") -> str
     return f"{head}{inside}</image>"
 
 
-_BOX = '<box label="cat" xtl="0" ytl="0" xbr="3" ybr="3"/>'
-
-
+_XML_BOX = '<box label="cat" xtl="0" ytl="0" xbr="3" ybr="3"/>'
 XML_FAMILIES: dict[str, Family] = {
     "elements_of_the_root": lambda size: _xml(_image(), "<a/>" * (size // 4)),
     "elements_of_an_image": lambda size: _xml(_image(inside="<a/>" * (size // 4))),
-    "boxes_of_an_image": lambda size: _xml(_image(inside=_BOX * (size // len(_BOX)))),
+    "boxes_of_an_image": lambda size: _xml(_image(inside=_XML_BOX * (size // len(_XML_BOX)))),
     "images_of_a_document": lambda size: _xml(*map(_image, range(size // 60))),
     "subsets_of_a_document": lambda size: _xml(
         *(_image(subset=f"s{number}") for number in range(size // 70))

@@ -1,7 +1,7 @@
-"""An image of every kind that a shard may hold, small, and made without files.
+"""A small image of every kind that a shard may hold.
 
-Kinds that no library here writes are built from their specification, or by changing the marker of
-an image that one does write: ITU-T T.81 (JPEG), the PNG specification, the BMP headers.
+Kinds that no library here writes are built from their specifications: ITU-T T.81 (JPEG), the PNG
+specification, the BMP headers; or by changing the marker of another image.
 """
 
 from __future__ import annotations
@@ -24,41 +24,36 @@ Maker = Callable[[], bytes]
 def saved(
     mode: str, image_format: str, size: tuple[int, int] = (WIDTH, HEIGHT), **how: Any
 ) -> bytes:
-    """What Pillow writes of a gradient in a mode."""
+    """Return a gradient in a mode, as Pillow writes it."""
     return file_of(gradient(mode, size), image_format, **how)
 
 
 def plain_image(
     size: tuple[int, int], colour: Any = "white", kind: str = "JPEG", mode: str = "RGB", **how: Any
 ) -> bytes:
-    """An image of one colour, so wide and high."""
+    """Return an image of one colour."""
     return file_of(Image.new(mode, size, colour), kind, **how)
 
 
 def image_of_pixels(pixels: Any, kind: str = "PNG") -> bytes:
-    """An image of these values: rows of pixels, each a number or three."""
+    """Return an image of rows of pixels, each a number or three."""
     return file_of(Image.fromarray(np.array(pixels, np.uint8)), kind)
 
 
 def file_of(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
-    """The file that Pillow makes of an image."""
+    """Return an image as Pillow writes it."""
     out = io.BytesIO()
     image.save(out, kind, **how)
     return out.getvalue()
 
 
 def gradient(mode: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Image.Image:
-    """Pixels that all differ a little."""
+    """Return an image of different pixels."""
     width, height = size
-    rgb = bytes(
-        value & 255
-        for y in range(height)
-        for x in range(width)
-        for value in (x * 7 + y, y * 9, x * y)
-    )
-    image = Image.frombytes("RGB", size, rgb)
     if mode == "I;16":
         return Image.frombytes("I;16", size, bytes(2 * width * height))
+    pixels = [(x * 7 + y, y * 9, x * y) for y in range(height) for x in range(width)]
+    image = Image.frombytes("RGB", size, bytes(value & 255 for pixel in pixels for value in pixel))
     image = image.convert(mode)
     if mode in ("LA", "RGBA"):
         image.putalpha(gradient("L", size))
@@ -66,7 +61,7 @@ def gradient(mode: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Image.Image:
 
 
 def exif_block(orientation: int, order: str = "<") -> bytes:
-    """A TIFF header and a directory with an ImageWidth and the orientation."""
+    """Return a TIFF header and a directory with an ImageWidth and the orientation."""
     head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
     wide = struct.pack(order + "HHIHH", 0x0100, 3, 1, WIDTH, 0)
     turned = struct.pack(order + "HHIHH", 0x0112, 3, 1, orientation, 0)
@@ -74,31 +69,27 @@ def exif_block(orientation: int, order: str = "<") -> bytes:
 
 
 def with_segment(jpeg: bytes, marker: int, body: bytes) -> bytes:
-    """A JPEG with one more segment, right after its first marker."""
+    """Return a JPEG with another segment after its first marker."""
     return jpeg[:2] + struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body + jpeg[2:]
 
 
 def exif_jpeg(orientation: int = 6, order: str = "<") -> bytes:
-    """A JPEG that is to be turned before people look at it."""
+    """Return a JPEG that viewers rotate."""
     return with_segment(saved("RGB", "JPEG"), 0xE1, b"Exif\0\0" + exif_block(orientation, order))
 
 
 def with_frame(jpeg: bytes, marker: int, bits: int = 8) -> bytes:
-    """A baseline JPEG that says that it is coded otherwise."""
+    """Return a baseline JPEG with the frame header of another coding."""
     place = max(jpeg.find(b"\xff\xc0"), jpeg.find(b"\xff\xc2"))
-    return (
-        jpeg[:place]
-        + bytes((0xFF, marker))
-        + jpeg[place + 2 : place + 4]
-        + bytes((bits,))
-        + jpeg[place + 5 :]
-    )
+    changed = bytearray(jpeg)
+    changed[place + 1], changed[place + 4] = marker, bits
+    return bytes(changed)
 
 
 def lossless_jpeg(bits: int = 8, components: int = 3) -> bytes:
-    """A lossless JPEG (T.81, annex H) in which every sample is the first prediction.
+    """Return a lossless JPEG (T.81, annex H) in which every sample is the first prediction.
 
-    All differences are zero, so that one Huffman code of one bit is all it takes.
+    All differences are zero, so it needs only one Huffman code of one bit.
     """
     parts = b"".join(bytes((number, 0x11, 0)) for number in range(1, components + 1))
     frame = struct.pack(">BHHB", bits, HEIGHT, WIDTH, components) + parts
@@ -115,20 +106,13 @@ def lossless_jpeg(bits: int = 8, components: int = 3) -> bytes:
 
 
 def png(bits: int, color: int, *, interlaced: bool = False, chunks: bytes = b"") -> bytes:
-    """A black PNG; ``color`` is the colour type of its header."""
+    """Return a black PNG; ``color`` is the colour type of its header."""
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
-    passes = [(WIDTH, HEIGHT)]
-    if interlaced:
-        steps = (
-            (0, 0, 8, 8),
-            (4, 0, 8, 8),
-            (0, 4, 4, 8),
-            (2, 0, 4, 4),
-            (0, 2, 2, 4),
-            (1, 0, 2, 2),
-            (0, 1, 1, 2),
-        )
-        passes = [(-(-(WIDTH - x) // dx), -(-(HEIGHT - y) // dy)) for x, y, dx, dy in steps]
+    steps = ["0088", "4088", "0448", "2044", "0224", "1022", "0112"] if interlaced else ["0011"]
+    passes = [
+        (-(-(WIDTH - x) // dx), -(-(HEIGHT - y) // dy))
+        for x, y, dx, dy in (map(int, each) for each in steps)
+    ]
     rows = b"".join(bytes(1 + -(-width * bits * samples // 8)) * height for width, height in passes)
     header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, bits, color, 0, 0, interlaced)
     palette = chunk(b"PLTE", bytes(3)) if color == 3 else b""
@@ -143,18 +127,18 @@ def png(bits: int, color: int, *, interlaced: bool = False, chunks: bytes = b"")
 
 
 def chunk(name: bytes, body: bytes) -> bytes:
-    """A chunk of a PNG."""
+    """Return a chunk of a PNG."""
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
 def apple_png() -> bytes:
-    """As Xcode rewrites PNGs for iOS: another chunk first, pixels without zlib's header."""
+    """Return a PNG that Xcode rewrote for iOS: with CgBI, and pixels without zlib's header."""
     plain = png(8, 6)
     return plain[:8] + chunk(b"CgBI", b"P\0 \x02") + plain[8:]
 
 
 def bmp(bits: int, *, compression: int = 0, top_down: bool = False, core: bool = False) -> bytes:
-    """A black BMP of any depth; ``core`` has the short header of OS/2."""
+    """Return a black BMP; ``core`` has the short header of OS/2."""
     row = -(-WIDTH * bits // 32) * 4
     palette = bytes((3 if core else 4) << bits) if bits <= 8 else b""
     if core:
@@ -168,28 +152,26 @@ def bmp(bits: int, *, compression: int = 0, top_down: bool = False, core: bool =
 
 
 def _animated(mode: str, image_format: str) -> bytes:
-    frames = [gradient(mode), gradient(mode).rotate(180)]
-    out = io.BytesIO()
-    frames[0].save(out, image_format, save_all=True, append_images=frames[1:], duration=50, loop=0)
-    return out.getvalue()
+    more = [gradient(mode).rotate(180)]
+    return saved(mode, image_format, save_all=True, append_images=more, duration=50, loop=0)
 
 
 def _ycck_jpeg() -> bytes:
-    """Pillow writes CMYK; Adobe's marker says which of the two it is."""
+    """Return a JPEG in CMYK whose marker of Adobe has the value for YCCK."""
     jpeg = saved("CMYK", "JPEG")
     place = jpeg.index(b"Adobe") + 11
     return jpeg[:place] + b"\x02" + jpeg[place + 1 :]
 
 
 def _without_height() -> bytes:
-    """The number of lines is to follow in a DNL segment (T.81, B.2.5)."""
+    """Return a JPEG whose height belongs into a DNL segment (T.81, B.2.5)."""
     jpeg = saved("L", "JPEG")
     place = jpeg.index(b"\xff\xc0") + 5
     return jpeg[:place] + b"\0\0" + jpeg[place + 2 :]
 
 
 def _kinds() -> Iterator[tuple[str, Maker]]:
-    """Each kind's name and what makes it."""
+    """Yield the name of each kind and its maker."""
     for mode in ("1", "L", "RGB", "CMYK"):
         yield f"jpeg {mode}", partial(saved, mode, "JPEG")
         yield f"jpeg {mode} progressive", partial(saved, mode, "JPEG", progressive=True)
@@ -265,7 +247,7 @@ def _kinds() -> Iterator[tuple[str, Maker]]:
 
 
 def bmp_rle() -> bytes:
-    """Eight bits, run lengths: each line one run and its end."""
+    """Return a BMP of eight bits with run lengths: each line is one run and its end."""
     plain = bmp(8, compression=1)
     start = 14 + 40 + 1024
     return plain[:start] + bytes((WIDTH, 0, 0, 0)) * HEIGHT + b"\0\1"
@@ -274,16 +256,10 @@ def bmp_rle() -> bytes:
 def _two_components() -> bytes:
     frame = struct.pack(">BHHB", 8, HEIGHT, WIDTH, 2) + bytes((1, 0x11, 0, 2, 0x11, 0))
     jpeg = saved("L", "JPEG")
-    place = jpeg.index(b"\xff\xc0")
-    scan = jpeg.index(b"\xff\xda")
-    tables = (
-        jpeg[:place]
-        + struct.pack(">BBH", 0xFF, 0xC0, len(frame) + 2)
-        + frame
-        + jpeg[place + 13 : scan]
-    )
-    coded = jpeg[scan + 10 :]
-    return tables + b"\xff\xda\0\x0a\x02\x01\0\x02\0\0\x3f\0" + coded
+    place, scan = jpeg.index(b"\xff\xc0"), jpeg.index(b"\xff\xda")
+    head = jpeg[:place] + struct.pack(">BBH", 0xFF, 0xC0, len(frame) + 2) + frame
+    scan_head = b"\xff\xda\0\x0a\x02\x01\0\x02\0\0\x3f\0"
+    return head + jpeg[place + 13 : scan] + scan_head + jpeg[scan + 10 :]
 
 
 _MAKERS = dict(_kinds())
@@ -292,16 +268,16 @@ KINDS: tuple[str, ...] = tuple(_MAKERS)
 
 
 def image_of(kind: str) -> bytes:
-    """The encoded image, 21 high and 34 wide."""
+    """Return the encoded image, 21 high and 34 wide."""
     return _MAKERS[kind]()
 
 
 def photoshop() -> bytes:
-    """A PSD of one gray pixel (Adobe's Photoshop File Formats Specification)."""
+    """Return a PSD of one gray pixel (Adobe's Photoshop File Formats Specification)."""
     header = b"8BPS" + struct.pack(">H6xHIIHH", 1, 1, 1, 1, 8, 1)
     return header + bytes(12) + bytes(2) + b"\x80"  # no sections, not compressed
 
 
 def programs_of_pillow() -> dict[str, bytes]:
-    """Images that Pillow opens, but tfod does not: for EPS, Pillow starts Ghostscript."""
+    """Return images that Pillow opens, but tfod does not: for EPS, Pillow starts Ghostscript."""
     return {"eps": plain_image((8, 8), kind="EPS"), "psd": photoshop()}

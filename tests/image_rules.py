@@ -1,4 +1,4 @@
-"""What the rules say of what a record has for an image."""
+"""The findings of the rules for images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfod.checker.rules.registry import all_rules
 
 
 def problems_by_code(facts: ImageFacts) -> dict[str, Finding]:
-    """What the rules say of what a record has for an image, by code."""
-    checks = {one.code: getattr(one.check, "__wrapped__", None) for one in all_rules().values()}
+    """Return the findings of an image by code."""
+    checks = {rule.code: getattr(rule.check, "__wrapped__", None) for rule in all_rules().values()}
     images = {code: check for code, check in checks.items() if check and code[:3] == "IMG"}
-    return {code: said for code, check in images.items() for said in check(facts)}
+    return {code: finding for code, check in images.items() for finding in check(facts)}

@@ -1,7 +1,7 @@
-"""Runs ``tfod``, ``datum`` and scripts in processes forked from this one, which has imported them.
+"""Run ``tfod``, ``datum`` and scripts in forks of this process, which has imported them.
 
-A line of standard input asks for a command, as JSON: the arguments of `_run`. A line of standard
-output is its exit status.
+A line of standard input has the arguments of `_run`, as JSON. A line of standard output is the exit
+status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tfod.cli.main  # noqa: F401
 
 
 def _import_datumaro() -> None:
-    """Its formats are imported by its first command; some bring pandas and Torch: seconds."""
+    """Run a command, which imports all formats; with pandas and Torch, that takes seconds."""
     with contextlib.suppress(ImportError, SystemExit), contextlib.redirect_stdout(io.StringIO()):
         from datumaro.cli.__main__ import main
 
@@ -28,7 +28,7 @@ def _import_datumaro() -> None:
 
 
 def _run(command: list[str], folder: str, environment: dict[str, str], output: str) -> None:
-    """What the installed program does, or ``python -c SCRIPT``."""
+    """Run an installed program, or ``python -c SCRIPT``."""
     for descriptor, path in enumerate((os.devnull, output, output)):
         opened = os.open(path, os.O_RDWR | os.O_APPEND)
         os.dup2(opened, descriptor)
@@ -50,7 +50,7 @@ def _run(command: list[str], folder: str, environment: dict[str, str], output: s
 
 
 def _run_script(script: str) -> None:
-    """As the main module: workers of a script look there for what it defines."""
+    """Run a script as the main module, where its workers look for functions."""
     module = sys.modules["__main__"] = ModuleType("__main__")
     sys.path.insert(0, "")
     exec(compile(script, "<string>", "exec"), module.__dict__)
@@ -58,7 +58,7 @@ def _run_script(script: str) -> None:
 
 def main() -> None:
     _import_datumaro()
-    context = multiprocessing.get_context("fork")  # ends without tidying up Torch, which is slow
+    context = multiprocessing.get_context("fork")  # skips the slow cleanup of Torch
     for line in sys.stdin:
         process = context.Process(target=_run, args=json.loads(line))
         process.start()

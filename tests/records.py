@@ -14,15 +14,15 @@ from tfod.tfrecord.writer import RecordWriter, write_records
 
 
 def encode(features: Mapping[str, Any]) -> bytes:
-    """An Example from plain values: str and bytes, int, float, or lists of them."""
+    """Return an Example of plain values: str and bytes, int, float, or lists of them."""
     return encode_example({key: _feature(value) for key, value in features.items()})
 
 
 def _feature(value: Any) -> bytes:
     values = list(value) if isinstance(value, (list, tuple)) else [value]
-    if values and all(isinstance(one, (str, bytes)) for one in values):
-        return bytes_feature(one.encode() if isinstance(one, str) else one for one in values)
-    if any(isinstance(one, float) for one in values):
+    if values and all(isinstance(text, (str, bytes)) for text in values):
+        return bytes_feature(text.encode() if isinstance(text, str) else text for text in values)
+    if any(isinstance(number, float) for number in values):
         return float_feature(values)
     return int64_feature(values)
 
@@ -32,7 +32,7 @@ def objects(
     text: Sequence[str] | None = None,
     label: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """The features of objects; boxes are xmin, ymin, xmax, ymax, normalized."""
+    """Return the features of objects; boxes are xmin, ymin, xmax, ymax, normalized."""
     found: dict[str, Any] = {
         f"image/object/bbox/{side}": [float(box[place]) for box in boxes]
         for place, side in enumerate(("xmin", "ymin", "xmax", "ymax"))
@@ -45,17 +45,17 @@ def objects(
 
 
 def image(name: str = "a.jpg", height: int = 100, width: int = 200) -> dict[str, Any]:
-    """The features of an image without its bytes."""
+    """Return the features of an image without its bytes."""
     return {"image/filename": name, "image/height": height, "image/width": width}
 
 
 def source_id_of(name: str) -> str:
-    """A number of its own for each image name, as most receivers want source ids."""
+    """Return a unique number for an image name, since most receivers need a number."""
     return str(zlib.crc32(name.encode()) % LARGEST_FLOAT32)
 
 
 def frame(*payloads: bytes) -> bytes:
-    """A shard of these payloads."""
+    """Return a shard of payloads."""
     stream = io.BytesIO()
     writer = RecordWriter(stream)
     for payload in payloads:
@@ -66,7 +66,7 @@ def frame(*payloads: bytes) -> bytes:
 def write_shard(
     folder: Path, subset: str, *records: bytes, label_map: str | None = "item { id: 1 name: 'cat' }"
 ) -> str:
-    """A shard with a label map beside it; its path."""
+    """Write a shard and a label map, and return the path of the shard."""
     folder.mkdir(parents=True, exist_ok=True)
     if label_map is not None:
         (folder / "label_map.pbtxt").write_text(label_map)

@@ -1,4 +1,4 @@
-"""Failures and signals between two renames, by audit events of Python: no function is replaced."""
+"""Failures and signals between two renames, by audit events of Python, without mocks."""
 
 from __future__ import annotations
 
@@ -8,33 +8,30 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-_watching: list[Callable[[], None]] = []
+_watching: list[Renames] = []
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    # A module that is imported for the first time is no file of ours.
+    # Python renames the modules that it compiles.
     if event == "os.rename" and _watching and not str(arguments[1]).endswith(".pyc"):
-        _watching[0]()
+        _watching[0].count()
 
 
-sys.addaudithook(_hook)  # for ever; it does nothing until somebody watches
+sys.addaudithook(_hook)  # cannot be removed
 
 
 class Renames:
-    """Counts renames, and does something in front of one of them."""
+    """Counts renames, and calls a function before one of them."""
 
     def __init__(self, number: int, act: Callable[[], None], lasting: bool) -> None:
-        self.number = number
-        self.lasting = lasting
-        self.act = act
-        self.seen = 0
+        self.number, self.act, self.lasting, self.seen = number, act, lasting, 0
 
     @property
     def reached(self) -> bool:
-        """Whether it came to that rename."""
+        """Whether the rename was reached."""
         return self.seen >= self.number
 
-    def __call__(self) -> None:
+    def count(self) -> None:
         self.seen += 1
         if self.seen == self.number or (self.lasting and self.reached):
             self.act()
@@ -42,7 +39,7 @@ class Renames:
 
 @contextlib.contextmanager
 def at_rename(number: int, act: Callable[[], None], lasting: bool = False) -> Iterator[Renames]:
-    """Do something in front of this rename, counted from 1, and in front of all behind it."""
+    """Call a function before a rename, counted from 1, or if ``lasting`` also before later ones."""
     watch = Renames(number, act, lasting)
     _watching.append(watch)
     try:
@@ -52,5 +49,5 @@ def at_rename(number: int, act: Callable[[], None], lasting: bool = False) -> It
 
 
 def fail() -> None:
-    """As a disk that is gone."""
+    """Raise the error of a failed disk."""
     raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -1,4 +1,4 @@
-"""Importing tfod is light, and what a command does not need is not loaded."""
+"""Importing tfod is light, and a command loads only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LIGHT = {
     "import tfod": "numpy",
     "import tfod; tfod.check, tfod.convert": "numpy tfod.checker tfod.formats",
     "import tfod.datumaro, tfod.cli.main": "datumaro tensorflow flask django cvat_sdk PIL cv2 lxml",
-    # Neither XML, images nor outlines before they are needed.
+    # XML, images and outlines are loaded on demand.
     "import tfod.formats.voc, tfod.formats.coco": (
         "lxml PIL pycocotools datumaro tensorflow tfod.checker"
     ),
-    # A format is loaded when it is asked for.
+    # A format is loaded on demand.
     f"from tfod.cli.main import main; main(['convert', {_SHARD!r}, 'x.csv', '--no-images'])": (
         "tfod.formats.voc tfod.formats.coco tfod.formats.yolo tfod.formats.cvat.cvat_for_images "
         "PIL lxml"
@@ -35,19 +35,19 @@ LIGHT = {
         "tfod.checker.reporters.text tfod.checker.rules datumaro PIL lxml"
     ),
 }
-"""What a program does, and the modules that it does without."""
+"""Programs, and the modules that they do not need."""
 
 
 @pytest.mark.parametrize("code", LIGHT)
-def test_what_is_not_needed_is_not_loaded(code: str, tmp_path: Path) -> None:
-    if "tfod.beam" in code:  # it says at once what to install
+def test_modules_that_are_not_needed_are_not_loaded(code: str, tmp_path: Path) -> None:
+    if "tfod.beam" in code:  # it raises an error at once
         pytest.importorskip("apache_beam")
     done = run_python("-c", f"{code}; import sys; print(*sys.modules)", folder=tmp_path)
     loaded = done.out.splitlines()[-1].split()
     assert "tfod" in loaded and not {*LIGHT[code].split()} & {*loaded}
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert tfod.__all__ == sorted(tfod.__all__)
     for name in tfod.__all__:
         assert getattr(tfod, name) is not None
@@ -56,7 +56,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_dir_lists_the_public_names_only(tmp_path: Path) -> None:
-    """Also after submodules were imported, which Python sets as attributes."""
+    """It does not list submodules, which Python sets as attributes when they are imported."""
     code = f"""
 import tfod
 before = dir(tfod)

@@ -1,4 +1,4 @@
-"""Zips made to measure: ordinary ones, and such as no honest program writes."""
+"""Ordinary zips, and zips with forged headers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Item:
-    """An entry to forge; what is None is what it should be."""
+    """An entry of a zip; a field that is None has the right value."""
 
     name: str | bytes
     data: bytes = b""
@@ -35,7 +35,7 @@ class Item:
 def forge(
     *items: Item, promise: int | None = None, comment: bytes = b"", tail: bytes = b""
 ) -> bytes:
-    """A zip with all its lies."""
+    """Return a zip with the fields of its items."""
     body, directory = bytearray(), bytearray()
     for item in items:
         name = item.name.encode() if isinstance(item.name, str) else item.name
@@ -78,7 +78,7 @@ def real_zip(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLA
 
 
 def as_zip64(data: bytes, **lies: int) -> bytes:
-    """The same archive with a zip64 end record; ``lies`` replace its fields."""
+    """Return an archive with a zip64 end record; ``lies`` replace its fields."""
     _, _, _, _, count, size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
     reported = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
     counts = reported["count"], reported["count"], reported["size"], reported["offset"]
@@ -91,7 +91,7 @@ def as_zip64(data: bytes, **lies: int) -> bytes:
 
 
 def quoting_zip() -> bytes:
-    """Every entry quotes the headers of those behind it and shares one kernel (Fifield)."""
+    """Return a zip whose entries quote the headers of later ones and share a kernel (Fifield)."""
     kernel = deflate(bytes(1 << 20))
     names = [f"{number}.record" for number in range(5)]
     items = []
