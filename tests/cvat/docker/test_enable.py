@@ -1,4 +1,4 @@
-"""enable.sh, sourced under `set -eu` as CVAT's entry point sources what is in /etc/cvat/init.d."""
+"""enable.sh, sourced under `set -eu` like all scripts in /etc/cvat/init.d of CVAT's image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ yaml = pytest.importorskip("yaml")
 
 DOCKER = Path(__file__).parents[3] / "docker/cvat"
 COMPOSE = yaml.safe_load((DOCKER / "docker-compose.tfrecord.yml").read_text(encoding="utf-8"))
-# What the entry point does with each of the scripts, and what a process after it sees.
+# CVAT's entry point, and then the variables that a later process has.
 ENTRY_POINT = """
 set -eu
 . "$1"
@@ -25,18 +25,23 @@ echo "path=${PYTHONPATH-unset}"
 type -t tfod_enable || true
 """
 IMAGE = {"DJANGO_SETTINGS_MODULE": "cvat.settings.production"}
+OURS = "tfod.cvat.django_settings"
+
+
+def write(folder: Path, *names: str) -> Path:
+    """Write empty files."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
 
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """A volume with one release of a package that imports its base, as ours does."""
+    """A volume with one release of a package that imports the base settings like tfod."""
     release = tmp_path / "volume/releases/tfod-1"
-    app = release / "tfod/cvat"
-    app.mkdir(parents=True)
-    (release / "tfod/__init__.py").touch()
-    (app / "__init__.py").touch()
-    (app / "apps.py").touch()
-    (app / "django_settings.py").write_text(
+    write(release, "tfod/__init__.py", "tfod/cvat/__init__.py", "tfod/cvat/apps.py")
+    (release / "tfod/cvat/django_settings.py").write_text(
         "import importlib, os\nimportlib.import_module(os.environ['TFOD_CVAT_BASE_SETTINGS'])\n"
     )
     shutil.copy(DOCKER / "enable.sh", release)
@@ -46,18 +51,13 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cvat(tmp_path: Path) -> Path:
-    """A folder with settings to import, such as CVAT and its administrators bring."""
-    settings = tmp_path / "home/cvat/settings"
-    settings.mkdir(parents=True)
-    (tmp_path / "home/cvat/__init__.py").touch()
-    (settings / "__init__.py").touch()
-    (settings / "production.py").touch()
-    (tmp_path / "home/ldap_settings.py").touch()
-    return tmp_path / "home"
+    """A folder with the settings of CVAT and of an administrator."""
+    settings = [f"cvat/{name}.py" for name in ("__init__", "settings/__init__")]
+    return write(tmp_path / "home", *settings, "cvat/settings/production.py", "ldap_settings.py")
 
 
 def start(script: Path, cvat: Path, **environment: str) -> tuple[dict[str, str], list[str]]:
-    """The variables after the script, and the lines that were printed beside them."""
+    """Return the variables after the script, and the lines that it printed."""
     python = script.parent / "bin"
     python.mkdir()
     (python / "python3").symlink_to(sys.executable)
@@ -78,33 +78,28 @@ def start(script: Path, cvat: Path, **environment: str) -> tuple[dict[str, str],
 
 
 def by_compose(volume: Path, folder: Path) -> Path:
-    """The script that docker-compose.tfrecord.yml puts into the container, for this volume."""
+    """Write the script that docker-compose.tfrecord.yml adds to the container."""
     script = folder / "tfod.sh"
     script.write_text(COMPOSE["configs"]["tfod"]["content"].replace("/opt/tfod", str(volume)))
     return script
 
 
 def by_image(volume: Path, folder: Path) -> Path:
-    """The link that the Dockerfile's stage `server` has."""
+    """Make the link that the stage `server` of the Dockerfile has."""
     script = folder / "tfod.sh"
     script.symlink_to(volume / "current/enable.sh")
     return script
 
 
 @pytest.mark.parametrize("way", [by_compose, by_image])
-def test_variables_lead_to_the_release(
+def test_variables_name_the_release(
     way: Callable[[Path, Path], Path], volume: Path, cvat: Path, tmp_path: Path
 ) -> None:
-    variables, output = start(way(volume, tmp_path), cvat, **IMAGE)
+    variables, (line,) = start(way(volume, tmp_path), cvat, **IMAGE, PYTHONPATH="/coverage")
     release = str((volume / "current").resolve())
-    assert variables == {
-        "settings": "tfod.cvat.django_settings",
-        "base": "cvat.settings.production",
-        "path": release,
-    }
-    assert output == [
-        f"tfod: TFRecord formats of {release}, with the settings cvat.settings.production"
-    ]
+    base = IMAGE["DJANGO_SETTINGS_MODULE"]
+    assert variables == {"settings": OURS, "base": base, "path": f"{release}:/coverage"}
+    assert release in line and base in line
 
 
 @pytest.mark.parametrize(
@@ -113,19 +108,15 @@ def test_variables_lead_to_the_release(
         ({}, "cvat.settings.production"),
         ({"DJANGO_SETTINGS_MODULE": "ldap_settings"}, "ldap_settings"),
         ({**IMAGE, "TFOD_CVAT_BASE_SETTINGS": "ldap_settings"}, "ldap_settings"),
-        ({"DJANGO_SETTINGS_MODULE": "tfod.cvat.django_settings"}, "cvat.settings.production"),
+        ({"DJANGO_SETTINGS_MODULE": OURS}, "cvat.settings.production"),
     ],
 )
-def test_settings_that_somebody_chose_are_the_base(
+def test_the_settings_of_the_owner_are_the_base(
     given: dict[str, str], base: str, volume: Path, cvat: Path, tmp_path: Path
 ) -> None:
     variables, _ = start(by_compose(volume, tmp_path), cvat, **given)
-    assert (variables["settings"], variables["base"]) == ("tfod.cvat.django_settings", base)
-
-
-def test_a_path_that_was_there_stays(volume: Path, cvat: Path, tmp_path: Path) -> None:
-    variables, _ = start(by_compose(volume, tmp_path), cvat, **IMAGE, PYTHONPATH="/coverage")
-    assert variables["path"] == f"{(volume / 'current').resolve()}:/coverage"
+    path = str((volume / "current").resolve())
+    assert variables == {"settings": OURS, "base": base, "path": path}
 
 
 def nothing_installed(volume: Path) -> str:
@@ -145,7 +136,7 @@ def broken_module(volume: Path) -> str:
 
 
 @pytest.mark.parametrize("damage", [nothing_installed, no_app, broken_module])
-def test_cvat_starts_as_it_was_when_tfod_is_broken(
+def test_cvat_starts_without_tfod_if_tfod_is_broken(
     damage: Callable[[Path], str], volume: Path, cvat: Path, tmp_path: Path
 ) -> None:
     script = by_compose(volume, tmp_path)
@@ -155,15 +146,11 @@ def test_cvat_starts_as_it_was_when_tfod_is_broken(
     assert output.startswith("tfod: no TFRecord formats: ") and reason in output
 
 
-def test_cvat_starts_when_the_script_is_damaged(volume: Path, tmp_path: Path) -> None:
+def test_cvat_starts_if_the_script_is_damaged(volume: Path, tmp_path: Path) -> None:
     (volume / "current/enable.sh").write_text("tfod_enable() {\n")
-    script = by_compose(volume, tmp_path)
-    done = subprocess.run(
-        ["bash", "-c", ENTRY_POINT, "entry", str(script)],
-        env={"PATH": os.environ["PATH"], **IMAGE},
-        capture_output=True,
-        text=True,
-    )
+    command = ["bash", "-c", ENTRY_POINT, "entry", str(by_compose(volume, tmp_path))]
+    environment = {"PATH": os.environ["PATH"], **IMAGE}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0
     assert "settings=cvat.settings.production\n" in done.stdout
     assert "syntax error" in done.stderr

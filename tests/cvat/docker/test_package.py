@@ -1,4 +1,4 @@
-"""The package as docker/cvat/Dockerfile makes it, beside no more than what CVAT's images hold."""
+"""The package of docker/cvat/Dockerfile, next to only the packages of CVAT's images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cvat.docker.pinned import PINNED
 
 ROOT = Path(__file__).parents[3]
 MAX_BYTES = 3_400_000
-# Writes an example and reads it back: what is compiled, of NumPy and of the checksums, is used.
+# Writes and reads an example, which uses the compiled code of NumPy and of the checksums.
 PROGRAM = """
 import sys, google_crc32c, tfod, tfod.cvat, tfod.sources.resolver
 example = tfod.encode_example({"image/width": tfod.int64_feature([7])})
@@ -40,7 +40,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_is_small_and_holds_what_runs_only(package: Path) -> None:
+def test_it_is_small_and_contains_only_the_program(package: Path) -> None:
     files = [path.relative_to(package) for path in package.rglob("*") if path.is_file()]
     assert sum((package / one).stat().st_size for one in files) < MAX_BYTES
     first = {one.parts[0] for one in files}
@@ -50,9 +50,11 @@ def test_it_is_small_and_holds_what_runs_only(package: Path) -> None:
     assert any(one.match("tfod-*.dist-info/METADATA") for one in files)
 
 
-# The lower bounds of the first are those of tests/lowest.txt.
+# tests/lowest.txt has the lower bounds of the first release, too.
 @pytest.mark.parametrize("release", PINNED)
-def test_it_runs_on_what_the_image_has(release: str, package: Path, tmp_path: Path) -> None:
+def test_it_runs_with_the_packages_of_the_image(
+    release: str, package: Path, tmp_path: Path
+) -> None:
     version, *pinned = PINNED[release]
     python = interpreter(version)
     libraries = tmp_path / "libraries"
@@ -60,9 +62,9 @@ def test_it_runs_on_what_the_image_has(release: str, package: Path, tmp_path: Pa
         only = ("--only-binary", ":all:", "--python-version", version)
         pip(*only, "--target", str(libraries), *pinned)
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"no {', '.join(pinned)} to be had here: {error.stderr.decode()[-200:]}")
+        pytest.skip(f"no {', '.join(pinned)} on this machine: {error.stderr.decode()[-200:]}")
     path = os.pathsep.join(map(str, (package, libraries)))
-    # Without `site` there is nothing but these two folders and the standard library.
+    # Without `site`, the path has only these two folders and the standard library.
     done = subprocess.run(
         [python, "-S", "-c", PROGRAM, str(tmp_path)],
         env={"PYTHONPATH": path, "PATH": os.environ["PATH"]},
