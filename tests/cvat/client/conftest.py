@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import shutil
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,9 @@ from tests.commands import Result, Run
 from tests.cvat.client.stub_server import PASSWORD, USER, StubServer
 from tests.cvat.client.stub_state import StubTask
 from tests.image_kinds import plain_image
+from tests.records import encode, image
+from tests.records import frame as shard
+from tests.zip_forge import real_zip
 
 CAR = {
     "id": 11,
@@ -32,6 +39,10 @@ CAT = {"id": 12, "name": "cat", "parent_id": None, "attributes": []}
 PART = {"id": 13, "name": "1", "parent_id": 12, "attributes": []}
 
 
+SIZES = {"a.jpg": (100, 200), "day/b.jpg": (100, 200), "c.jpg": (48, 64)}
+"""Height and width of the frames of task 1."""
+
+
 def jpeg(width: int, height: int, shade: int) -> bytes:
     return plain_image((width, height), (shade, 80, 120))
 
@@ -43,7 +54,7 @@ def shape(frame: int, points: list[float], kind: str = "rectangle", **more: Any)
 
 
 def flat_task(number: int = 1, **more: Any) -> StubTask:
-    frames = [("a.jpg", 200, 100), ("day/b.jpg", 200, 100), ("c.jpg", 64, 48)]
+    frames = [(name, width, height) for name, (height, width) in SIZES.items()]
     return StubTask(
         number,
         "streets & <cats>",
@@ -92,40 +103,100 @@ def video_task(number: int = 2) -> StubTask:
     )
 
 
-def add_objects(one: StubServer) -> StubServer:
-    one.tasks = {1: flat_task(), 2: video_task(), 3: flat_task(3, project=5, subset="Train")}
-    one.projects = {5: [CAR, CAT], 6: []}
-    return one
+def add_objects(stub: StubServer) -> StubServer:
+    stub.tasks = {1: flat_task(), 2: video_task(), 3: flat_task(3, project=5, subset="Train")}
+    stub.projects = {5: [CAR, CAT], 6: []}
+    return stub
+
+
+@dataclass
+class Bridge:
+    """The command in this process, with the stub server and a folder for zips."""
+
+    stub: StubServer
+    run: Run
+    folder: Path
+
+    @property
+    def out(self) -> Path:
+        """The path of the last export."""
+        return self.folder / "out.zip"
+
+    def export(self, *options: object, kind: str = "task", number: int = 1) -> Result:
+        self.out.unlink(missing_ok=True)
+        return self.run("cvat", "export", kind, number, self.out, *options)
+
+    def exported(self, *options: object, kind: str = "task", number: int = 1) -> list[Detection]:
+        """Export, and return the records."""
+        self.export(*options, kind=kind, number=number).succeeded()
+        return self.records()
+
+    def records(self) -> list[Detection]:
+        """Return the records of the last export."""
+        shutil.rmtree(self.folder / "unpacked", ignore_errors=True)
+        with zipfile.ZipFile(self.out) as archive:
+            archive.extractall(self.folder / "unpacked")
+        return list(read_detections(self.folder / "unpacked"))
+
+    def load(self, path: Path, *options: object, kind: str = "task", number: int = 1) -> Result:
+        """Import a zip, by default into task 1."""
+        return self.run("cvat", "import", kind, number, path, *options)
+
+    def refuse(self, path: Path, *options: object, **target: Any) -> Result:
+        """Import a zip, which must fail before an upload."""
+        before, uploads = self.state(), "^(POST|PATCH|PUT) .*(annotations|dataset)"
+        count = self.stub.asked(uploads)
+        ran = self.load(path, *options, **target)
+        assert ran.code in (1, 2), ran
+        assert self.state() == before and self.stub.datasets == []
+        assert self.stub.asked(uploads) == count
+        return ran
+
+    def zip(
+        self,
+        *records: dict[str, Any],
+        label_map: str = "item { id: 1 name: 'car' } item { id: 2 name: 'cat' }",
+        subset: str = "default",
+        alone: bool = False,
+    ) -> Path:
+        """Make a zip with these records, and with all other frames of task 1 unless ``alone``."""
+        names = {str(one.get("image/filename")) for one in records}
+        if names.intersection(SIZES) and not alone:
+            records += tuple(image(name, *SIZES[name]) for name in SIZES if name not in names)
+        files = {f"{subset}.tfrecord": shard(*map(encode, records))}
+        files |= {"label_map.pbtxt": label_map.encode()} if label_map else {}
+        path = self.folder / "anno.zip"
+        path.write_bytes(real_zip(files.items()))
+        return path
+
+    def state(self) -> Any:
+        task = self.stub.tasks[1]
+        return copy.deepcopy((task.shapes, task.tags, task.tracks))
+
+    def frames(self, number: int = 1) -> list[int]:
+        """Return the frame of each shape of a task."""
+        return [one["frame"] for one in self.stub.tasks[number].shapes]
+
+    def dataset(self) -> zipfile.ZipFile:
+        """Return the zip that the project received."""
+        ((_, found),) = self.stub.datasets
+        return zipfile.ZipFile(io.BytesIO(found))
 
 
 @pytest.fixture
-def stub() -> Iterator[StubServer]:
-    with add_objects(StubServer()) as started:
-        yield started
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stub: StubServer
-) -> Run:
-    """The command in this process, as a user of the stub server."""
+def bridge(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Bridge]:
     for name in ("CVAT_ACCESS_TOKEN", "CVAT_ORGANIZATION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("urllib3.util.Retry.sleep", lambda *_: None)
     monkeypatch.setattr(connection, "_PAUSE", 0.001)
+    with add_objects(StubServer()) as stub:
 
-    def running(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Result:
-        for name, value in (("CVAT_HOST", at.url), ("CVAT_USER", USER), ("PASS", password)):
-            monkeypatch.setenv(name, value)
-        return Result(main([str(one) for one in arguments]), *capsys.readouterr())
+        def run(*arguments: object, at: StubServer = stub, password: str = PASSWORD) -> Result:
+            for name, value in (("CVAT_HOST", at.url), ("CVAT_USER", USER), ("PASS", password)):
+                monkeypatch.setenv(name, value)
+            return Result(main([str(one) for one in arguments]), *capsys.readouterr())
 
-    return running
-
-
-def detections(path: Path) -> list[Detection]:
-    """What is in a zip of shards, read from a folder beside it."""
-    folder = path.with_suffix("")
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(folder)
-    return list(read_detections(folder))
+        yield Bridge(stub, run, tmp_path)
