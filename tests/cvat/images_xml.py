@@ -1,7 +1,7 @@
-"""Shapes as "CVAT for images 1.1" has them, for the doubles of a server.
+"""Shapes of "CVAT for images 1.1", for both doubles of a server.
 
 Facts: ``dump_as_cvat_annotation`` in ``dataset_manager/formats/cvat.py`` of 2.15 and 2.73.
-Coordinates have two digits, an ellipse its centre and half axes, a mask integers.
+Coordinates have two digits, an ellipse has its centre and half axes, a mask has integers.
 """
 
 from __future__ import annotations
@@ -23,27 +23,24 @@ def add_shape(
     z_order: int = 0,
     group: int = 0,
 ) -> None:
-    """Add a shape of CVAT's type and points."""
+    """Add a shape with the type and points of CVAT."""
     named: dict[str, Any] = {"label": label, "source": "manual", "occluded": int(occluded)}
+    numbers: dict[str, float] = {"rotation": rotation} if rotation else {}
     if kind == "mask":
         left, top, right, bottom = (int(value) for value in points[-4:])
         named["rle"] = ", ".join(str(int(value)) for value in points[:-4])
         named |= {"left": left, "top": top, "width": right - left + 1, "height": bottom - top + 1}
     elif kind == "rectangle":
-        named |= _rounded(dict(zip(("xtl", "ytl", "xbr", "ybr"), points, strict=True)))
+        numbers |= dict(zip(("xtl", "ytl", "xbr", "ybr"), points, strict=True))
     elif kind == "ellipse":
         x, y, right, top = points
-        named |= _rounded({"cx": x, "cy": y, "rx": right - x, "ry": y - top})
+        numbers |= {"cx": x, "cy": y, "rx": right - x, "ry": y - top}
     else:
         pairs = zip(points[::2], points[1::2], strict=True)
         named["points"] = ";".join(f"{x:.2f},{y:.2f}" for x, y in pairs)
-    named |= _rounded({"rotation": rotation} if rotation else {})
+    named |= {name: f"{value:.2f}" for name, value in numbers.items()}
     named |= {"z_order": z_order, **({"group_id": group} if group else {})}
     add(image, "box" if kind == "rectangle" else kind, named, attributes)
-
-
-def _rounded(values: Mapping[str, float]) -> dict[str, Any]:
-    return {name: f"{value:.2f}" for name, value in values.items()}
 
 
 def add(
@@ -53,7 +50,7 @@ def add(
     attributes: Iterable[tuple[str, str]],
 ) -> None:
     """Add an element with its attributes."""
-    element = ElementTree.SubElement(image, tag, {key: str(one) for key, one in named.items()})
+    element = ElementTree.SubElement(image, tag, {key: str(text) for key, text in named.items()})
     for name, value in attributes:
         ElementTree.SubElement(element, "attribute", {"name": name}).text = value
 

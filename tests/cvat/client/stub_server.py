@@ -1,10 +1,11 @@
-"""A server on this machine that speaks the REST calls which cvat-sdk 2.80 and the bridge make.
+"""A server on this machine that answers the REST requests of cvat-sdk 2.80 and the bridge.
 
-Recorded from them against CVAT 2.73.
+They were recorded with CVAT 2.73.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -26,28 +27,27 @@ from tests.cvat.images_xml import add_labels
 USER, PASSWORD, TOKEN, KEY = "ann", "secret", "pat-token", "old-key"
 LOGIN = {"CVAT_USER": USER, "PASS": PASSWORD}
 _OBJECT = re.compile(r"/api/(task|job|project)s/(\d+)(?:/(.*))?\Z")
-
 _UPLOADED = re.compile(r"(annotations|dataset)(/[0-9a-f-]{36})?\Z")
 
 
 @dataclass
 class Fault:
-    """What goes wrong with requests that match, so many times."""
+    """A failure of the next ``times`` requests that match."""
 
     method: str
     pattern: str
     status: int = 0
     body: bytes = b""
-    cut: bool = False  # the connection ends without an answer; the request was carried out
-    cut_before: bool = False  # likewise, but was not
-    cut_after: int | None = None  # so many bytes of the body are sent
+    cut: bool = False  # the server does what is requested, and ends the connection
+    cut_before: bool = False  # the server only ends the connection
+    cut_after: int | None = None  # bytes of the body that are sent
     times: int = 1
-    call: Callable[[], object] | None = None  # called, and then all goes on
+    call: Callable[[], object] | None = None  # is called before the request is answered
 
 
 @dataclass
 class Work:
-    """A request in the background; runs when it has been asked about ``polls`` times."""
+    """A background request, which runs after ``polls`` questions about its status."""
 
     run: Callable[[], None]
     polls: int = 1
@@ -58,7 +58,7 @@ class Work:
 
 @dataclass
 class Upload:
-    """A file that arrives in pieces."""
+    """A file that is uploaded in pieces."""
 
     filename: str
     length: int
@@ -66,7 +66,7 @@ class Upload:
 
 
 class StubServer:
-    """The server; ``with`` starts and ends it."""
+    """The server, which runs within ``with``."""
 
     def __init__(self, version: str = "2.73.0", certificate: str | None = None) -> None:
         self.scheme = "https" if certificate else "http"
@@ -81,10 +81,10 @@ class StubServer:
         self.work: dict[str, Work] = {}
         self.import_error = ""
         self.formats = ["CVAT 1.1", "Datumaro 1.0"]
-        self.largest_piece = 1 << 30
         self.lock = threading.RLock()
         self.errors: list[BaseException] = []
-        self._http = _Http(self)
+        self._http = _Http(("127.0.0.1", 0), _handler(self))
+        self._http.stub_errors = self.errors
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
@@ -105,11 +105,11 @@ class StubServer:
     def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._http.server_close()
-        # What fails in the stub looks like a fault of the network, which the bridge survives.
+        # To the bridge, errors of the stub are failures of the network.
         assert not self.errors, self.errors
 
     def asked(self, pattern: str) -> int:
-        """How many requests matched: ``METHOD /path?query``."""
+        """Count the requests that match, as ``METHOD /path?query``."""
         return sum(re.search(pattern, line) is not None for line in self.log)
 
     def fault(self, method: str, path: str) -> Fault | None:
@@ -120,45 +120,44 @@ class StubServer:
         return None
 
     def span(self, kind: str, number: int) -> tuple[StubTask, int, int] | None:
-        """The task, and the first and last of the frames that are meant."""
-        if kind == "task" and number in self.tasks:
-            task = self.tasks[number]
-            return task, 0, task.size - 1
+        """Return the task, and the first and last frame of the task or job."""
         for task in self.tasks.values():
+            if kind == "task" and number == task.number:
+                return task, 0, task.size - 1
             if kind == "job" and number in task.segments:
                 return task, *task.segments[number]
         return None
 
     def export(self, kind: str, number: int, with_images: bool) -> bytes:
-        span = self.span(kind, number)
-        if span is not None:
-            task, first, last = span
-            return task.export(first, last, with_images)
-        return self._export_project(number, with_images)
-
-    def _export_project(self, number: int, with_images: bool) -> bytes:
+        """Return a zip of CVAT for images 1.1."""
         root = ElementTree.Element("annotations")
-        project = ElementTree.SubElement(ElementTree.SubElement(root, "meta"), "project")
-        parts = ElementTree.SubElement(project, "tasks")
-        tasks = [task for task in self.tasks.values() if task.project == number]
+        meta = ElementTree.SubElement(root, "meta")
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as archive:
-            for task in tasks:
-                write_meta(ElementTree.SubElement(parts, "task"), task)
-            add_labels(project, self.projects[number])
-            for task in tasks:
-                images = archive if with_images else None
-                task.write_images(root, images, 0, task.size - 1, task.subset or "default")
+            images = archive if with_images else None
+            span = self.span(kind, number)
+            if span is not None:
+                write_meta(ElementTree.SubElement(meta, "task"), span[0])
+                span[0].write_images(root, images, *span[1:])
+            else:
+                project = ElementTree.SubElement(meta, "project")
+                parts = ElementTree.SubElement(project, "tasks")
+                tasks = [task for task in self.tasks.values() if task.project == number]
+                for task in tasks:
+                    write_meta(ElementTree.SubElement(parts, "task"), task)
+                add_labels(project, self.projects[number])
+                for task in tasks:
+                    subset = task.subset or "default"
+                    task.write_images(root, images, 0, task.size - 1, subset)
             archive.writestr("annotations.xml", ElementTree.tostring(root, "utf-8"))
         return stream.getvalue()
 
-    def begin(self, request_id: str, run: Callable[[Work], None]) -> Work:
+    def begin(self, request_id: str, run: Callable[[Work], None]) -> None:
         work = Work(lambda: run(work))
         self.work[request_id] = work
-        return work
 
     def poll(self, request_id: str) -> Work | None:
-        """Ask about work, which is done when it was asked about often enough."""
+        """Return a background request, which runs if there were enough questions."""
         work = self.work.get(request_id)
         if work is None or work.status in ("finished", "failed"):
             return work
@@ -176,15 +175,12 @@ class StubServer:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
-
-    def __init__(self, stub: StubServer) -> None:
-        super().__init__(("127.0.0.1", 0), _handler(stub))
-        self._stub = stub
+    stub_errors: list[BaseException]
 
     def handle_error(self, *_: object) -> None:
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, (ConnectionError, ssl.SSLError)):
-            self._stub.errors.append(error)
+            self.stub_errors.append(error)
 
 
 def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
@@ -199,14 +195,13 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
         ) -> None:
             fault = self.fault_now
             if fault is not None and fault.cut:
-                self.cut()
-                return
+                return self.cut()
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             data = b"" if body is None else data
             self.send_response(status)
             for name, value in (headers or {}).items():
-                for one in value.split("\n"):
-                    self.send_header(name, one)
+                for line in value.split("\n"):
+                    self.send_header(name, line)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if fault is not None and fault.cut_after is not None:
@@ -214,6 +209,7 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
                 self.cut()
             elif self.command != "HEAD":
                 self.wfile.write(data)
+            return None
 
         def cut(self) -> None:
             self.close_connection = True
@@ -221,32 +217,25 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             self.connection.shutdown(2)
 
         def handle_any(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            self.body = self.rfile.read(length)
+            self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.fault_now: Fault | None = None
             self.parts = urlsplit(self.path)
             self.query = {k: v[0] for k, v in parse_qs(self.parts.query).items()}
-            marks = [
-                name
-                for name in ("Upload-Start", "Upload-Finish", "Upload-Length")
-                if name in self.headers
-            ]
+            marks = ("Upload-Start", "Upload-Finish", "Upload-Length")
+            line = " ".join([unquote(self.path), *(one for one in marks if one in self.headers)])
             with server.lock:
-                line = " ".join([self.command, unquote(self.path), *marks])
-                server.log.append(line)
+                server.log.append(f"{self.command} {line}")
                 server.organizations.append(self.headers.get("X-Organization", ""))
-                fault = server.fault(self.command, " ".join([unquote(self.path), *marks]))
+                fault = server.fault(self.command, line)
             if fault is not None and fault.call is not None:
                 fault.call()
             if fault is not None and fault.cut_before:
-                self.cut()
-                return
+                return self.cut()
             if fault is not None and fault.status:
-                self.answer(fault.status, fault.body)
-                return
+                return self.answer(fault.status, fault.body)
             self.fault_now = fault
             with server.lock:
-                self.route()
+                return self.route()
 
         do_GET = do_POST = do_PUT = do_PATCH = do_HEAD = handle_any
 
@@ -256,7 +245,7 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
                 return self.answer(200, {"name": "CVAT", "version": server.version})
             if path == "/api/auth/login":
                 return self.login()
-            if not self.known():
+            if not self.is_logged_in():
                 return self.answer(401, {"detail": "Authentication credentials were not provided."})
             if path == "/api/server/annotation/formats":
                 names = [{"name": name, "enabled": True} for name in server.formats]
@@ -267,16 +256,12 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
                 number = int(self.query["project_id"])
                 return self.page([t.about() for t in server.tasks.values() if t.project == number])
             if path.startswith("/api/requests/"):
-                return self.tell_of(unquote(path.removeprefix("/api/requests/")))
-            if path == "/api/requests":
-                return self.page([])
+                return self.status_of(unquote(path.removeprefix("/api/requests/")))
             match = _OBJECT.match(path)
-            if match is None:
-                return self.answer(404, b"<html>Not found</html>")
-            kind, number, rest = match[1], int(match[2]), match[3] or ""
-            return self.of_object(kind, number, rest)
+            assert match is not None, path
+            return self.of_object(match[1], int(match[2]), match[3] or "")
 
-        def known(self) -> bool:
+        def is_logged_in(self) -> bool:
             authorization = self.headers.get("Authorization", "")
             if authorization in (f"Bearer {TOKEN}", f"Token {KEY}"):
                 return True
@@ -293,10 +278,11 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             return self.answer(200, {"key": KEY}, {"Set-Cookie": cookies})
 
         def page(self, items: list[Any]) -> None:
-            page, size = int(self.query.get("page", 1)), 2
-            part = items[(page - 1) * size : page * size]
-            following = "x" if page * size < len(items) else None
-            self.answer(200, {"count": len(items), "next": following, "results": part})
+            """Answer with two of these items."""
+            end = 2 * int(self.query.get("page", 1))
+            following = "x" if end < len(items) else None
+            results = items[end - 2 : end]
+            self.answer(200, {"count": len(items), "next": following, "results": results})
 
         def labels(self) -> None:
             if "project_id" in self.query:
@@ -305,18 +291,17 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             span = server.span(kind, int(self.query[f"{kind}_id"]))
             return self.page(span[0].labels if span else [])
 
-        def tell_of(self, request_id: str) -> None:
+        def status_of(self, request_id: str) -> None:
             work = server.poll(request_id)
-            if work is None:
-                return self.answer(404, {"detail": "Not found."})
+            assert work is not None, request_id
             found = {"id": request_id, "status": work.status, "message": work.message}
             found |= {"progress": 0.5, "created_date": "2026-11-01T10:00:00Z"}
             found["operation"] = {"type": "export:dataset", "target": "task"}
             if work.result:
-                # As a server behind a proxy may say: an address that is none from here.
+                # An address that only a proxy of the server can resolve.
                 path = f"/api/projects/0/download?rq_id={quote(request_id)}"
                 found["result_url"] = f"http://cvat.internal:8080{path}"
-            return self.answer(200, found)
+            self.answer(200, found)
 
         def of_object(self, kind: str, number: int, rest: str) -> None:
             if rest == "download":
@@ -324,64 +309,47 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             span = server.span(kind, number)
             if span is None and not (kind == "project" and number in server.projects):
                 return self.answer(404, {"detail": "No such thing matches the given query."})
-            if rest == "":
-                return self.about(kind, number)
+            if rest == "" and span is None:
+                return self.answer(200, {"id": number, "name": "p", "dimension": "2d"})
+            if rest == "" and span is not None:
+                about = span[0].about() if kind == "task" else span[0].job(number)
+                return self.answer(200, about)
             if rest == "data/meta" and span is not None:
                 return self.answer(200, span[0].meta(*span[1:], kind))
             if rest == "dataset/export" and self.command == "POST":
                 return self.export(kind, number)
-            if _UPLOADED.match(rest):
-                if self.command == "GET" and rest == "annotations" and span is not None:
-                    return self.answer(200, span[0].annotations(*span[1:]))
-                return self.upload(kind, number, rest)
-            return self.answer(404, b"<html>Not found</html>")
-
-        def about(self, kind: str, number: int) -> None:
-            if kind == "project":
-                return self.answer(200, {"id": number, "name": "p", "dimension": "2d"})
-            task, _, _ = server.span(kind, number) or (None, 0, 0)
-            assert task is not None
-            return self.answer(200, task.about() if kind == "task" else task.job(number))
+            assert _UPLOADED.match(rest), rest
+            if self.command == "GET" and rest == "annotations" and span is not None:
+                return self.answer(200, span[0].annotations(*span[1:]))
+            return self.upload(kind, number, rest)
 
         def export(self, kind: str, number: int) -> None:
-            if self.query["format"] != "CVAT for images 1.1":
-                return self.answer(400, ["Unknown format specified for the request"])
+            assert self.query["format"] == "CVAT for images 1.1"
             assert self.query["location"] == "local"
             images = self.query["save_images"] == "true"
             request_id = f"action=export&target={kind}&id={number}&images={images}"
-            running = server.work.get(request_id)
-            if running is not None and running.status != "finished":
-                return self.answer(409, {"rq_id": request_id})
 
             def run(work: Work) -> None:
                 work.result = server.export(kind, number, images)
 
             server.begin(request_id, run)
-            return self.answer(202, {"rq_id": request_id})
+            self.answer(202, {"rq_id": request_id})
 
         def upload(self, kind: str, number: int, rest: str) -> None:
+            """Answer the requests of the protocol tus."""
             if "Upload-Start" in self.headers:
                 return self.answer(202)
             if "Upload-Length" in self.headers:
-                return self.tus_create()
+                _, _, name = self.headers["Upload-Metadata"].partition(" ")
+                length = int(self.headers["Upload-Length"])
+                key, upload = str(uuid.uuid4()), Upload(base64.b64decode(name).decode(), length)
+                server.uploads[key] = upload
+                location = f"{server.url}{self.parts.path}{key}"
+                names = {"Location": location, "Upload-Filename": upload.filename}
+                return self.answer(201, None, names)
             if "Upload-Finish" in self.headers:
-                return self.upload_done(kind, number)
-            if self.command in ("PATCH", "HEAD"):
-                return self.tus_piece(rest.rpartition("/")[2])
-            return self.answer(405, {"detail": "Method not allowed."})
-
-        def tus_create(self) -> None:
-            import base64
-
-            _, _, name = self.headers["Upload-Metadata"].partition(" ")
-            key = str(uuid.uuid4())
-            upload = Upload(base64.b64decode(name).decode(), int(self.headers["Upload-Length"]))
-            server.uploads[key] = upload
-            location = f"{server.url}{self.parts.path}{key}"
-            self.answer(201, None, {"Location": location, "Upload-Filename": upload.filename})
-
-        def tus_piece(self, key: str) -> None:
-            upload = server.uploads[key]
+                return self.finish_upload(kind, number)
+            upload = server.uploads[rest.rpartition("/")[2]]
             if self.command == "PATCH":
                 if int(self.headers["Upload-Offset"]) != len(upload.data):
                     return self.answer(409)
@@ -389,11 +357,10 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             offset = {"Upload-Offset": str(len(upload.data)), "Upload-Filename": upload.filename}
             return self.answer(204 if self.command == "PATCH" else 200, None, offset)
 
-        def upload_done(self, kind: str, number: int) -> None:
+        def finish_upload(self, kind: str, number: int) -> None:
             names = {one.filename: one for one in server.uploads.values()}
             upload = names[self.query["filename"]]
-            if self.query["format"] not in server.formats:
-                return self.answer(400, [f"Unknown input format {self.query['format']!r}"])
+            assert self.query["format"] in server.formats
             assert len(upload.data) == upload.length, "the upload is not complete"
             assert self.query["conv_mask_to_poly"] == "false"
             request_id = f"action=import&target={kind}&id={number}"
@@ -402,14 +369,13 @@ def _handler(server: StubServer) -> type[BaseHTTPRequestHandler]:
             def run(_: Work) -> None:
                 if server.import_error:
                     raise ValueError(server.import_error)
-                if kind == "project":
-                    server.datasets.append((number, bytes(upload.data)))
-                    return
                 span = server.span(kind, number)
-                assert span is not None
-                span[0].import_xml(*span[1:], bytes(upload.data), append)
+                if span is None:
+                    server.datasets.append((number, bytes(upload.data)))
+                else:
+                    span[0].import_xml(*span[1:], bytes(upload.data), append)
 
             server.begin(request_id, run)
-            return self.answer(202, {"rq_id": request_id})
+            self.answer(202, {"rq_id": request_id})
 
     return Handler

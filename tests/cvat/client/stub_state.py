@@ -1,7 +1,7 @@
-"""What a stub server keeps: tasks with real annotations, which only a finished import changes.
+"""The tasks of the stub server. Their annotations only change when an import is finished.
 
-Shapes are as CVAT's API has them. The XML is written and read here with the standard library, on
-its own, so that it does not agree with ours by being ours.
+Shapes are those of CVAT's API. The XML is read and written with the standard library, so that it
+does not depend on ours.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from xml.etree import ElementTree
 
 from tests.cvat.images_xml import add, add_labels, add_shape
 
-FRAME_EXT = ".PNG"
-
 
 @dataclass
 class StubTask:
-    """A task; ``segments`` are its jobs: number, first and last frame."""
+    """A task; ``segments`` has the first and last frame of its jobs."""
 
     number: int
     name: str
     labels: list[dict[str, Any]]
-    frames: list[tuple[str, int, int]]  # name, width, height; one of a video
+    frames: list[tuple[str, int, int]]  # name, width, height; one frame for a video
     mode: str = "annotation"
     size: int = 0
     start: int = 0
@@ -45,118 +43,93 @@ class StubTask:
         self.size = self.size or len(self.frames)
 
     @property
+    def is_video(self) -> bool:
+        return self.mode == "interpolation"
+
+    @property
     def names(self) -> list[str]:
-        if self.mode == "interpolation":
+        if self.is_video:
             return [f"frame_{self.absolute(n):06d}" for n in range(self.size)]
         return [name for name, _, _ in self.frames]
 
     def absolute(self, number: int) -> int:
         return self.start + number * self.step
 
-    def label_id(self, name: str) -> int:
-        return next(one["id"] for one in self.labels if one["name"] == name)
-
     def label_name(self, number: int) -> str:
         return next(one["name"] for one in self.labels if one["id"] == number)
 
     def about(self) -> dict[str, Any]:
-        return {
-            "id": self.number,
-            "name": self.name,
-            "mode": self.mode,
-            "size": self.size,
-            "subset": self.subset,
-            "dimension": self.dimension,
-            "project_id": self.project,
-        }
+        names = ("name", "mode", "size", "subset", "dimension")
+        own = {name: getattr(self, name) for name in names}
+        return {"id": self.number, "project_id": self.project, **own}
 
     def job(self, number: int) -> dict[str, Any]:
         first, last = self.segments[number]
-        return {
-            "id": number,
-            "task_id": self.number,
-            "mode": self.mode,
-            "dimension": self.dimension,
-            "start_frame": first,
-            "stop_frame": last,
-        }
+        own = {"id": number, "task_id": self.number, "start_frame": first, "stop_frame": last}
+        return {"mode": self.mode, "dimension": self.dimension, **own}
 
     def meta(self, first: int, last: int, kind: str) -> dict[str, Any]:
-        """Of a job of chosen frames, what was not chosen is there under a placeholder's name."""
+        """Describe the frames; in a job of selected frames, the others are placeholders."""
         included = self.included if kind == "job" else None
-        is_video = self.mode == "interpolation"
-        frames = self.frames if is_video else self.frames[first : last + 1]
-        if included is not None and not is_video:
+        frames = self.frames if self.is_video else self.frames[first : last + 1]
+        if included is not None and not self.is_video:
             frames = [
-                one if number in included else ("placeholder.jpg", *one[1:])
-                for number, one in enumerate(frames, start=first)
+                frame if number in included else ("placeholder.jpg", *frame[1:])
+                for number, frame in enumerate(frames, start=first)
             ]
         return {
             "size": last - first + 1 if included is None else len(included),
             "start_frame": self.absolute(first),
             "stop_frame": self.absolute(last),
-            "frame_filter": f"step={self.step}" if self.step > 1 else "",
+            "frame_filter": self.frame_filter,
             "frames": [{"name": n, "width": w, "height": h} for n, w, h in frames],
             "deleted_frames": [n for n in self.deleted if first <= n <= last],
             "included_frames": included and [self.absolute(n) for n in included],
         }
 
-    def annotations(self, first: int, last: int) -> dict[str, Any]:
-        def within(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-            return [one for one in items if first <= one["frame"] <= last]
+    @property
+    def frame_filter(self) -> str:
+        return f"step={self.step}" if self.step > 1 else ""
 
+    def annotations(self, first: int, last: int) -> dict[str, Any]:
+        kinds = {"tags": self.tags, "shapes": self.shapes, "tracks": self.tracks}
         return {
             "version": 0,
-            "tags": within(self.tags),
-            "shapes": within(self.shapes),
-            "tracks": within(self.tracks),
+            **{
+                kind: [o for o in items if first <= o["frame"] <= last]
+                for kind, items in kinds.items()
+            },
         }
 
-    def frame_size(self, number: int) -> tuple[int, int]:
-        _, width, height = self.frames[0 if self.mode == "interpolation" else number]
-        return width, height
-
-    def export(self, first: int, last: int, with_images: bool) -> bytes:
-        """CVAT for images 1.1, zipped."""
-        root = ElementTree.Element("annotations")
-        ElementTree.SubElement(root, "version").text = "1.1"
-        meta = ElementTree.SubElement(root, "meta")
-        write_meta(ElementTree.SubElement(meta, "task"), self)
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w") as archive:
-            self.write_images(root, archive if with_images else None, first, last, "")
-            archive.writestr("annotations.xml", ElementTree.tostring(root, "utf-8"))
-        return stream.getvalue()
-
     def write_images(
-        self, root: Any, archive: zipfile.ZipFile | None, first: int, last: int, folder: str
+        self, root: Any, archive: zipfile.ZipFile | None, first: int, last: int, folder: str = ""
     ) -> None:
+        """Add the frames to the XML, and their files to the zip."""
         for number in range(first, last + 1):
             if number in self.deleted:
                 continue
-            width, height = self.frame_size(number)
+            _, width, height = self.frames[0 if self.is_video else number]
             name = self.names[number]
             named = {"id": str(self.absolute(number)), "name": name}
             if folder:
                 named |= {"subset": folder, "task_id": str(self.number)}
             named |= {"width": str(width), "height": str(height)}
             image = ElementTree.SubElement(root, "image", named)
-            for one in self.shown(number):
-                label, attributes = self.label_name(one["label_id"]), one.get("attributes", ())
+            for shape in self.shown(number):
+                label, attributes = self.label_name(shape["label_id"]), shape.get("attributes", ())
                 names = ("occluded", "rotation", "z_order", "group")
-                marks = {name: one[name] for name in names if name in one}
-                add_shape(image, one["type"], one["points"], label, attributes, **marks)
-            for one in self.tags:
-                if one["frame"] == number:
-                    named = {"label": self.label_name(one["label_id"])}
-                    add(image, "tag", named, one.get("attributes", ()))
+                marks = {key: shape[key] for key in names if key in shape}
+                add_shape(image, shape["type"], shape["points"], label, attributes, **marks)
+            for tag in self.tags:
+                if tag["frame"] == number:
+                    named = {"label": self.label_name(tag["label_id"])}
+                    add(image, "tag", named, tag.get("attributes", ()))
             if archive is not None and name in self.images:
-                extension = FRAME_EXT if self.mode == "interpolation" else ""
-                path = "/".join(part for part in ("images", folder, name + extension) if part)
+                path = os.path.join("images", folder, name + ".PNG" * self.is_video)
                 archive.writestr(path, self.images[name])
 
     def shown(self, number: int) -> list[dict[str, Any]]:
-        """Shapes of a frame; of tracks only what keyframes say."""
+        """Return the shapes of a frame, and the keyframes of tracks."""
         found = [one for one in self.shapes if one["frame"] == number]
         for track in self.tracks:
             for shape in track["shapes"]:
@@ -165,26 +138,22 @@ class StubTask:
         return found
 
     def import_xml(self, first: int, last: int, data: bytes, append: bool) -> None:
-        """Replace or append, or raise and change nothing, as in a transaction.
+        """Replace or append, or change nothing.
 
         Raises:
-            ValueError: with what CVAT would say.
+            ValueError: the message of CVAT.
         """
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             root = ElementTree.fromstring(archive.read("annotations.xml"))
+        stems = {os.path.splitext(name)[0]: number for number, name in enumerate(self.names)}
+        labels = {one["name"]: one["id"] for one in self.labels}
         shapes, tags = [], []
         for image in root.iter("image"):
-            stem = os.path.splitext(image.attrib["name"])[0]
-            stems = {os.path.splitext(n)[0]: i for i, n in enumerate(self.names)}
-            if stem not in stems or not first <= stems[stem] <= last:
-                raise ValueError(f"Could not match item id: '{stem}' with any task frame")
-            frame = stems[stem]
+            frame = stems[os.path.splitext(image.attrib["name"])[0]]
+            assert first <= frame <= last
             assert int(image.attrib["id"]) == self.absolute(frame)
             for element in image:
-                try:
-                    label = self.label_id(element.attrib["label"])
-                except StopIteration:
-                    raise ValueError(f"no label {element.attrib['label']}") from None
+                label = labels[element.attrib["label"]]
                 if element.tag == "tag":
                     own = {"attributes": _read_attributes(element)} if len(element) else {}
                     tags.append({"frame": frame, "label_id": label, **own})
@@ -198,19 +167,19 @@ class StubTask:
 
 
 def write_meta(parent: Any, task: StubTask) -> None:
-    """The head of a task, as CVAT writes it, as far as it matters."""
-
-    def add(tag: str, text: str) -> None:
-        ElementTree.SubElement(parent, tag).text = text
-
-    add("id", str(task.number))
-    add("name", task.name)
-    add("size", str(task.size))
-    add("mode", task.mode)
-    add("start_frame", str(task.start))
-    add("stop_frame", str(task.absolute(task.size - 1)))
-    add("frame_filter", f"step={task.step}" if task.step > 1 else "")
-    add("subset", task.subset)
+    """Add the description of a task."""
+    texts = {
+        "id": task.number,
+        "name": task.name,
+        "size": task.size,
+        "mode": task.mode,
+        "start_frame": task.start,
+        "stop_frame": task.absolute(task.size - 1),
+        "frame_filter": task.frame_filter,
+        "subset": task.subset,
+    }
+    for tag, text in texts.items():
+        ElementTree.SubElement(parent, tag).text = str(text)
     add_labels(parent, task.labels)
 
 
@@ -218,7 +187,7 @@ def _read_shape(element: Any, frame: int, label: int) -> dict[str, Any]:
     named = element.attrib
     if element.tag == "mask":
         left, top, width, height = (int(named[k]) for k in ("left", "top", "width", "height"))
-        points = [int(one) for one in named["rle"].split(",")]
+        points = [int(run) for run in named["rle"].split(",")]
         assert sum(points) == width * height
         points += [left, top, left + width - 1, top + height - 1]
     else:
