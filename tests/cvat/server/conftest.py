@@ -1,6 +1,6 @@
-"""A server of the double in this process: Django set up, our formats registered.
+"""A server of the double in this process, with our formats.
 
-Which server it is follows from the installed Datumaro; ``CVAT_DOUBLE=2.15`` chooses the old one.
+The installed Datumaro decides which server it is; ``CVAT_DOUBLE=2.15`` selects the old one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ sys.path.insert(0, str(DOUBLE))
 
 @pytest.fixture(scope="session", autouse=True)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a worker of the server does before its first job."""
     with pytest.MonkeyPatch.context() as patch:
         database = tmp_path_factory.mktemp("database") / "db.sqlite3"
         patch.setenv("CVAT_DOUBLE_DATABASE", str(database))
         patch.setenv("DJANGO_SETTINGS_MODULE", "tfod.cvat.django_settings")
         django.setup()
-        from cvat.apps.dataset_manager.views import get_export_formats
+        from cvat.apps.dataset_manager.formats import registry
 
-        assert "TFRecord 1.0" in [one.DISPLAY_NAME for one in get_export_formats()]
+        assert "TFRecord 1.0" in registry.EXPORT_FORMATS
         yield
 
 
@@ -41,7 +40,7 @@ def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def temp_root(tmp_path: Path) -> Path:
-    """Where the server makes its temporary folders; nothing may be left in it, or beside it."""
+    """The folder in which the server creates its temporary folders."""
     root = tmp_path / "server" / "tmp"
     root.mkdir(parents=True)
     return root

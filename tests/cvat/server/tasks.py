@@ -1,4 +1,4 @@
-"""Tasks to export and to import into, and plain values of what became of them."""
+"""Tasks of the double, their export and import, and their annotations as plain values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LABEL_MAP = b"item { id: 1 name: 'bird' }\nitem { id: 2 name: 'cat' }\n"
 
 @lru_cache(maxsize=64)
 def image_bytes(seed: str = "", kind: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
-    """A real image file, another for each seed."""
+    """Return an image file, which differs for each seed."""
     colour = tuple(sum(seed.encode()) * factor % 256 for factor in (1, 7, 31))
     return plain_image(size, colour, kind)
 
@@ -49,7 +49,7 @@ def frame(name: str, width: int = WIDTH, height: int = HEIGHT) -> Frame:
 
 
 def labels(*names: str) -> list[Label]:
-    """Labels; each has a number, a checkbox and a text."""
+    """Return labels; each has a number, a checkbox and a text."""
     specs = [
         AttributeSpec("count", AttributeType.NUMBER, "1"),
         AttributeSpec("difficult", AttributeType.CHECKBOX, "false"),
@@ -61,21 +61,16 @@ def labels(*names: str) -> list[Label]:
 def shape(
     kind: str, number: int, label: str, points: Iterable[float], **more: Any
 ) -> dict[str, Any]:
-    """A shape as it is stored; ``number`` is the relative frame."""
+    """Return a stored shape on the relative frame ``number``."""
     values = {
+        **tag(number, label),
         "type": kind,
-        "frame": number,
-        "label": label,
         "points": [float(value) for value in points],
         "occluded": False,
         "outside": False,
         "z_order": 0,
-        "group": 0,
-        "source": "manual",
         "rotation": 0.0,
-        "attributes": {},
         "elements": [],
-        "id": None,
     }
     assert more.keys() <= values.keys()
     return {**values, **more}
@@ -90,9 +85,9 @@ def tag(number: int, label: str) -> dict[str, Any]:
     return {**values, "attributes": {}, "id": None}
 
 
-def track(label: str, *shapes: dict[str, Any], **more: Any) -> dict[str, Any]:
+def track(label: str, *shapes: dict[str, Any]) -> dict[str, Any]:
     values = {"label": label, "group": 0, "source": "manual", "attributes": {}}
-    return {**values, "frame": min(one["frame"] for one in shapes), "shapes": list(shapes), **more}
+    return {**values, "frame": min(one["frame"] for one in shapes), "shapes": list(shapes)}
 
 
 def make_task(
@@ -109,7 +104,7 @@ def make_task(
 
 
 class Exported:
-    """An exported zip, opened with our own reader."""
+    """An exported zip, opened with our reader."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -131,8 +126,12 @@ class Exported:
         return list(tfod.read_detections(str(folder / name)))
 
     @property
+    def notes(self) -> str:
+        return self.files["EXPORT_NOTES.txt"].decode()
+
+    @property
     def records(self) -> list[tfod.Detection]:
-        """Those of the only subset."""
+        """The records of the only subset."""
         (found,) = self.subsets.values()
         return found
 
@@ -140,13 +139,12 @@ class Exported:
         return [one.filename for one in (self.subsets[subset] if subset else self.records)]
 
     def boxes(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Class and corners in pixels, by file name; names without an object too."""
+        """Return the class and corners in pixels of all boxes by file name."""
         return {str(one.filename): pixel_boxes(one) for one in self.records}
 
 
 def pixel_boxes(one: tfod.Detection) -> list[tuple[Any, ...]]:
-    assert one.width
-    assert one.height
+    assert one.width and one.height
     corners = one.boxes * (one.width, one.height, one.width, one.height)
     rows = corners.round(2).tolist()
     return [(text, *row) for text, row in zip(one.class_text or (), rows, strict=True)]
@@ -164,22 +162,21 @@ def export(
 
 
 def record(name: str, *classes: str, ids: list[int] | None = None, **more: Any) -> bytes:
-    """A record with a box for each class or id, as other writers make them."""
-    own = (
-        objects([FULL] * len(ids or classes), list(classes) or None, ids) if ids or classes else {}
-    )
+    """Return a record of another writer, with a box for each class or id."""
+    boxes = [FULL] * len(ids or classes)
+    own = objects(boxes, list(classes) or None, ids) if boxes else {}
     return encode(image(name, HEIGHT, WIDTH) | own | more)
 
 
 def upload(folder: Path, files: dict[str, bytes] | bytes) -> Path:
-    """A file as a user sends it: a zip of these files, or these bytes."""
+    """Write a zip of these files, or these bytes."""
     path = folder / "upload.zip"
     path.write_bytes(files if isinstance(files, bytes) else real_zip(files.items()))
     return path
 
 
 def import_into(instance: Task | Job, path: Path, name: str = BOXES, **more: Any) -> list[Any]:
-    """Import; returns what is stored then, in comparable form."""
+    """Import a zip, and return all annotations of the task."""
     if isinstance(instance, Job):
         server.import_job_annotations(path, instance, name, **more)
         return stored(instance.task)
@@ -187,13 +184,13 @@ def import_into(instance: Task | Job, path: Path, name: str = BOXES, **more: Any
     return stored(instance)
 
 
-def put(folder: Path, task: Task | Job, *records: bytes, **more: Any) -> list[Any]:
-    """Import a zip of one shard of these records; returns what is stored then."""
-    return import_into(task, upload(folder, {"t.tfrecord": shard(*records)}), **more)
+def put(folder: Path, instance: Task | Job, *records: bytes, **more: Any) -> list[Any]:
+    """Import a zip with a shard of these records, and return all annotations of the task."""
+    return import_into(instance, upload(folder, {"t.tfrecord": shard(*records)}), **more)
 
 
 def stored(task: Task) -> list[tuple[Any, ...]]:
-    """Everything drawn in a task: name of the frame, type, label, points, and the like."""
+    """Return name of the frame, type, label, points, occluded and attributes of all shapes."""
     return sorted(
         (
             task.frames[one["frame"]].name,
@@ -208,15 +205,15 @@ def stored(task: Task) -> list[tuple[Any, ...]]:
 
 
 SHOWN = 160 - len("cvat.apps.dataset_manager.bindings.CvatImportError: ")
-"""What the page "Requests" of CVAT 2.73 shows of an error, in characters, without its class."""
+"""Characters of an error that CVAT 2.73 shows on the page "Requests", without the class."""
 
 
 def refusal(
     instance: Task | Job, path: Path, name: str = BOXES, *, by_cvat: bool = False, **more: Any
 ) -> str:
-    """What the user reads when an import fails; sees to it that nothing was changed.
+    """Return the message of a failed import, which changes nothing.
 
-    And that the page shows as much as one has to know: the cause, and that nothing was changed.
+    The page must show the cause, and that nothing was changed.
     """
     task = instance.task if isinstance(instance, Job) else instance
     task.annotations = task.annotations if len(task.annotations) else Annotations([box(0, "bird")])
@@ -227,8 +224,7 @@ def refusal(
     text = str(caught.value)
     assert repr(task.annotations) == before, "the old annotations are gone"
     assert text.strip() == text
-    assert "\n" not in text
-    assert "Traceback" not in text
+    assert "\n" not in text and "Traceback" not in text
     assert str(path.parent) not in text, "a path of the server is shown"
     if not by_cvat:
         assert 0 < text.find(" Nothing was changed.") <= SHOWN - len(" Nothing was changed."), text

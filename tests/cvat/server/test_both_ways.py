@@ -1,7 +1,8 @@
-"""Both ways out of CVAT: its own format, and the bridge by "CVAT for images 1.1".
+"""The two exports of CVAT, its own and the bridge's, and the way back.
 
-Shown for any shapes, inside their frame and reaching out of it: the exports are equal byte for
-byte, the checker calls them valid for CVAT, and CVAT takes them back.
+Shown for any shapes, also partly outside their frame: the exports are equal byte for byte, the
+checker calls them valid for CVAT, and CVAT imports them. Rectangles, rotated ones, masks and tags
+return unchanged.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cvat
 import numpy as np
 import pytest
 import tfod
+from cvat.apps.dataset_manager.bindings import CvatImportError
 from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Frame, Label, Task
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,13 +43,14 @@ from tests.cvat.server.tasks import (
     frame,
     import_into,
     make_task,
+    put,
     shape,
+    stored,
     tag,
     track,
     upload,
 )
 from tests.image_kinds import file_of
-from tests.records import frame as shard
 
 FORMATS = (BOXES, MASKS)
 ROOT = Path(__file__).parents[3]
@@ -55,12 +59,18 @@ ROOT = Path(__file__).parents[3]
 def bridge_export(
     task: Task, folder: Path, name: str = BOXES, save_images: bool = False
 ) -> Exported:
-    """What ``tfod cvat export task 1`` writes, with the server's answer as CVAT makes it."""
+    """Export like ``tfod cvat export task 1``, from the answer of the double."""
     source, out = folder / "cvat.zip", folder / "bridge.zip"
     cvat_for_images(task, source, save_images)
     options = ExportOptions(with_images=save_images, save_masks=name == MASKS)
     convert_export(str(source), str(out), options)
     return Exported(out)
+
+
+def again(task: Task, found: Exported, name: str = BOXES, **more: Any) -> list[tuple[Any, ...]]:
+    """Delete the annotations, and import an export."""
+    task.annotations = Annotations()
+    return import_into(task, found.path, name, **more)
 
 
 def hundredths(least: int, most: int) -> st.SearchStrategy[float]:
@@ -69,7 +79,6 @@ def hundredths(least: int, most: int) -> st.SearchStrategy[float]:
 
 xs, ys = hundredths(-2 * WIDTH, 4 * WIDTH), hundredths(-2 * HEIGHT, 4 * HEIGHT)
 degrees = st.one_of(st.just(0.0), hundredths(0, 360))
-groups = st.integers(0, 3)
 attributes = st.fixed_dictionaries(
     {}, optional={"count": st.sampled_from(["1", "2.5"]), "difficult": st.just("true")}
 )
@@ -78,20 +87,17 @@ attributes = st.fixed_dictionaries(
 @st.composite
 def shapes(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(st.sampled_from(["rectangle", "ellipse", "polygon", "mask"]))
-    common = {
-        "occluded": draw(st.booleans()),
-        "group": draw(groups),
-        "attributes": draw(attributes),
-    }
+    common = {"occluded": draw(st.booleans()), "group": draw(st.integers(0, 3))}
+    common |= {"attributes": draw(attributes)}
     number, label = draw(st.integers(0, 2)), draw(st.sampled_from(["bird", "cat"]))
-    if kind == "mask":  # which the editor keeps inside
+    if kind == "mask":  # the editor clips masks to the frame
         left, top = draw(st.integers(0, WIDTH - 4)), draw(st.integers(0, HEIGHT - 4))
         pixels = draw(st.lists(st.booleans(), min_size=16, max_size=16))
         points = [*runs_of([True, *pixels[1:]]), left, top, left + 3, top + 3]
         return shape(kind, number, label, points, **common)
     if kind == "polygon":
         points = draw(st.lists(st.tuples(xs, ys), min_size=3, max_size=6))
-        return shape(kind, number, label, [one for pair in points for one in pair], **common)
+        return shape(kind, number, label, np.ravel(points), **common)
     (left, right), (top, bottom) = sorted((draw(xs), draw(xs))), sorted((draw(ys), draw(ys)))
     rotation = draw(degrees)
     if kind == "ellipse":
@@ -101,7 +107,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def runs_of(bits: list[bool]) -> list[int]:
-    """Run lengths, of pixels outside first."""
+    """Return run lengths, first of 0."""
     changes = np.flatnonzero(np.diff(np.array(bits).astype(int))) + 1
     lengths: list[int] = np.diff([0, *changes, len(bits)]).tolist()
     return [0, *lengths] if bits[0] else lengths
@@ -110,7 +116,7 @@ def runs_of(bits: list[bool]) -> list[int]:
 @pytest.mark.parametrize("name", FORMATS)
 @examples(30)
 @given(drawn=st.lists(shapes(), max_size=6))
-def test_what_is_exported_is_valid_for_cvat_and_comes_back(
+def test_exports_are_equal_valid_and_importable(
     tmp_path_factory: pytest.TempPathFactory, name: str, drawn: list[dict[str, Any]]
 ) -> None:
     folder = tmp_path_factory.mktemp("task")
@@ -124,58 +130,75 @@ def test_what_is_exported_is_valid_for_cvat_and_comes_back(
     assert [one for one in report.findings if one.severity is Severity.ERROR] == []
     assert not [one for one in report.findings if one.code.startswith("ZIP")]  # of the notes
     assert report.valid
-    task.annotations = Annotations()
-    back = import_into(task, found.path, name, conv_mask_to_poly=False)
-    assert len(back) == len(boxes)
+    assert len(again(task, found, name, conv_mask_to_poly=False)) == len(boxes)
 
 
-def test_a_rotated_box_that_reaches_far_outside(tmp_path: Path) -> None:
-    """The box around it reaches past 2 in parts of the frame."""
-    task = make_task(box(0, "cat", -60, 20, 190, 24, rotation=30.0), box(1, "bird"))
-    found = export(task, tmp_path)
-    ((_, *corners),) = found.boxes()["a.jpg"]
-    # From where its lower edge enters at the top to where it leaves at the right.
-    assert corners == pytest.approx([22.9, 0.0, 64.0, 23.73], abs=0.01)
-    task.annotations = Annotations()
-    assert [row[:2] for row in import_into(task, found.path)] == [
-        ("a.jpg", "rectangle"),
-        ("b.jpg", "rectangle"),
-    ]
+FULL = (0, 12, 5, 6, 8, 8)
+MASK = (1, 2, 3, 6, 5, 6, 8, 8)
+POLYGON = (10, 10, 30, 10, 30, 26, 20, 18, 10, 26)
+EXACT = [
+    box(0, "cat", 1.25, 2.5, 30, 20, attributes={"colour": "red"}, occluded=True, group=7),
+    box(0, "bird", 20, 10, 44, 20, rotation=33.25, z_order=2, group=5),
+    box(0, "bird", 22, 12, 40, 22, rotation=359.5, z_order=-1, group=7),
+    box(0, "cat", 56, 10, 70, 18, rotation=45.0, group=7),  # partly outside
+    box(0, "cat", 3, 3, 9, 9, group=5, z_order=3),
+    box(1, "cat", 0, 0, WIDTH, HEIGHT),
+]
+MASKED = [shape("mask", 1, "cat", FULL, z_order=1), shape("mask", 1, "cat", MASK)]
+TAG = {**tag(1, "bird"), "attributes": {"colour": "rain", "difficult": "true"}}
 
 
-def test_of_a_shape_in_a_corner_only_what_is_seen(tmp_path: Path) -> None:
-    """An ellipse about a corner of the frame: a quarter of it is in the frame."""
-    task = make_task(shape("ellipse", 0, "cat", (WIDTH, HEIGHT, WIDTH + 20, HEIGHT - 10)))
-    found = export(task, tmp_path, MASKS)
-    assert found.boxes()["a.jpg"] == [("cat", WIDTH - 20.0, HEIGHT - 10.0, WIDTH, HEIGHT)]
-    (mask,) = found.records[0].masks or ()
-    assert mask is not None
-    pixels = np.asarray(Image.open(io.BytesIO(bytes(mask.data)))) > 0
-    assert abs(pixels.sum() - np.pi * 20 * 10 / 4) < 4
+def exactly(task: Task) -> list[Any]:
+    """Return all shapes, the groups as a division of a frame's shapes, and all tags."""
+    members: dict[tuple[int, int], list[int]] = {}
+    shapes = sorted(task.annotations.shapes, key=lambda one: (one["frame"], one["points"]))
+    for number, one in enumerate(shapes):
+        members.setdefault((one["frame"], one["group"]), []).append(number)
+    names = ("type", "frame", "label", "points", "occluded", "z_order", "rotation")
+    attributes = {"count": "1", "difficult": "false", "colour": ""}
+    return [
+        [([one.get(name) for name in names], attributes | one["attributes"]) for one in drawn]
+        for drawn in (shapes, task.annotations.tags)
+    ] + [[own for (_, group), own in members.items() if group]]
 
 
-def test_the_box_around_a_turned_box_is_inside_and_the_box_is_not(tmp_path: Path) -> None:
-    """Turned by 45 degrees, its corner passes the corner of the frame."""
-    task = make_task(box(0, "cat", -30, -30, 0, 0, rotation=45.0))
-    found = export(task, tmp_path)
-    assert found.boxes()["a.jpg"] == []
-    notes = found.files["EXPORT_NOTES.txt"].decode()
-    assert "- not written, because they are completely outside their frame: 1 shape\n" in notes
-
-
-EVERYTHING = {
-    "shapes": (
-        box(0, "cat", 1.123, 2.987, 30.555, 20.005, attributes={"count": "3"}, occluded=True),
-        box(0, "bird", -5, -5, 20, 20, rotation=33.333, group=2),
-        shape("polygon", 0, "cat", (3.3, 4.4, 50.5, 7.7, 40.1, 33.3, 20, 44, 5, 20), group=2),
-        shape("ellipse", 1, "bird", (30.25, 20.75, 41.5, 12.125), rotation=20.0),
-        shape("mask", 1, "cat", (1, 2, 3, 6, 5, 6, 8, 8)),
-        shape("polyline", 1, "cat", (1, 1, 5, 5)),
-        shape("cuboid", 2, "cat", range(16)),
-        shape("skeleton", 2, "cat", ()),
-    ),
-    "tags": (tag(2, "bird"),),
+KINDS: dict[str, dict[str, Any]] = {
+    "flat": {},
+    "in folders": {"frames": ["one/a.jpg", "one/b.jpg", "two/a.jpg"]},
+    "deep, with one frame above": {"frames": ["top.jpg", "x/y/a.jpg", "x/y/b.jpg"]},
+    "of one folder": {"frames": ["set/a.jpg", "set/b.jpg", "set/c.jpg"]},
+    "names of numbers": {"frames": ["000001.jpg", "000000.jpg", "000002.jpg"]},
+    "dots, spaces, capitals": {"frames": ["A.v2.JPG", "b c.PNG", "кадр.jpeg"]},
+    "of Windows": {"frames": ["day\\a.jpg", "a.jpg", "day/b.jpg"]},
+    "extensions that differ": {"frames": ["a.jpg", "b.png", "c.bmp"]},
+    "a video": {"is_video": True},
+    "a video with start and step": {"is_video": True, "start_frame": 10, "step": 5},
+    "images with start and step": {"start_frame": 4, "step": 3},
+    "of a subset": {"subset": "val"},
+    "with a deleted frame": {"deleted_frames": [2]},
 }
+
+
+@pytest.mark.parametrize(("name", "save_images"), [(BOXES, True), (MASKS, False)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trips(tmp_path: Path, kind: str, name: str, save_images: bool) -> None:
+    task = make_task(*EXACT, *(MASKED if name == MASKS else ()), tags=[TAG], **KINDS[kind])
+    before = exactly(task)
+    for way in (export, bridge_export):
+        again(task, way(task, tmp_path, name, save_images), name, conv_mask_to_poly=False)
+        assert exactly(task) == before
+
+
+LOSSY = (
+    box(0, "cat", 1.123, 2.987, 30.555, 20.005, attributes={"count": "3"}, occluded=True),
+    box(0, "bird", -5, -5, 20, 20, rotation=33.333, group=2),
+    shape("polygon", 0, "cat", (3.3, 4.4, 50.5, 7.7, 40.1, 33.3, 20, 44, 5, 20), group=2),
+    shape("ellipse", 1, "bird", (30.25, 20.75, 41.5, 12.125), rotation=20.0),
+    shape("mask", 1, "cat", MASK),
+    shape("polyline", 1, "cat", (1, 1, 5, 5)),
+    shape("cuboid", 2, "cat", range(16)),
+    shape("skeleton", 2, "cat", ()),
+)
 
 
 @pytest.mark.parametrize("save_images", [False, True], ids=["annotations", "with images"])
@@ -188,10 +211,10 @@ EVERYTHING = {
     ],
     ids=["images", "a video"],
 )
-def test_both_ways_are_one(
+def test_exports_are_equal(
     tmp_path: Path, name: str, kind: dict[str, Any], save_images: bool
 ) -> None:
-    task = make_task(*EVERYTHING["shapes"], tags=EVERYTHING["tags"], **kind)
+    task = make_task(*LOSSY, tags=[tag(2, "bird")], **kind)
     ours, theirs = (way(task, tmp_path, name, save_images) for way in (export, bridge_export))
     if not (kind.get("is_video") and save_images):  # encoders of PNG differ
         assert theirs.files == ours.files
@@ -205,20 +228,81 @@ def test_both_ways_are_one(
     assert [len(one.boxes) for one in ours.records] == [3, 2, 0]
 
 
-def test_a_track_is_the_same_but_for_its_number(tmp_path: Path) -> None:
-    """CVAT's XML has boxes where the format's own export knows which track they are of."""
+def test_tracks_become_boxes(tmp_path: Path) -> None:
+    """CVAT's XML does not name the track of a box, so the bridge does not know it."""
     moving = track("cat", box(0, "cat", 0, 0, 10, 10), box(2, "cat", 20, 10, 30, 20))
     task = make_task(tracks=[moving])
     ours, theirs = (way(task, tmp_path) for way in (export, bridge_export))
     assert theirs.boxes() == ours.boxes()
-    notes = ours.files["EXPORT_NOTES.txt"].decode()
-    assert "- tracks split into single shapes, one per frame: 1\n" in notes
+    assert "- tracks split into single shapes, one per frame: 1\n" in ours.notes
     assert [list(one.attributes["track_id"]) for one in ours.records] == [[0]] * 3
     assert [one.attributes.get("track_id") for one in theirs.records] == [None] * 3
+    boxes = [row[3] for row in again(task, ours)]
+    assert boxes == [(0, 0, 10, 10), (10, 5, 20, 15), (20, 10, 30, 20)]
+    assert not task.annotations.tracks
 
 
-def test_the_walk_through_of_the_page_ends_equal(run: Run, tmp_path: Path) -> None:
-    """With the attributes that it gives to the labels."""
+def test_clipped_shapes(tmp_path: Path) -> None:
+    """Only the visible part of a shape is exported."""
+    # The box around this one reaches past 2 in parts of the frame.
+    task = make_task(box(0, "cat", -60, 20, 190, 24, rotation=30.0), box(1, "bird"))
+    found = export(task, tmp_path)
+    ((_, *corners),) = found.boxes()["a.jpg"]
+    assert corners == pytest.approx([22.9, 0.0, 64.0, 23.73], abs=0.01)
+    assert [row[:2] for row in again(task, found)] == [
+        ("a.jpg", "rectangle"),
+        ("b.jpg", "rectangle"),
+    ]
+    # The corner of this one is outside, and the box around it is inside.
+    found = export(make_task(box(0, "cat", -30, -30, 0, 0, rotation=45.0)), tmp_path)
+    assert found.boxes()["a.jpg"] == []
+    assert "because they are completely outside their frame: 1 shape\n" in found.notes
+    # A quarter of this ellipse is inside.
+    ellipse = shape("ellipse", 0, "cat", (WIDTH, HEIGHT, WIDTH + 20, HEIGHT - 10))
+    found = export(make_task(ellipse), tmp_path, MASKS)
+    assert found.boxes()["a.jpg"] == [("cat", WIDTH - 20.0, HEIGHT - 10.0, WIDTH, HEIGHT)]
+    (mask,) = found.records[0].masks or ()
+    assert mask is not None
+    pixels = np.asarray(Image.open(io.BytesIO(bytes(mask.data)))) > 0
+    assert abs(pixels.sum() - np.pi * 20 * 10 / 4) < 4
+
+
+@pytest.mark.parametrize("as_polygons", [True, False])
+def test_masks(tmp_path: Path, as_polygons: bool) -> None:
+    """The formats read each other's files. Rectangles return from their masks."""
+    task = make_task(box(0, "bird", 10.3, 4.8, 31.5, 26.2), shape("polygon", 1, "bird", POLYGON))
+    found = export(task, tmp_path, MASKS)
+    for name in FORMATS:
+        rectangle, other = again(task, found, name, conv_mask_to_poly=as_polygons)
+        assert (rectangle[1], rectangle[3]) == ("rectangle", (10.3, 4.8, 31.5, 26.2))
+        assert other[1:3] == ("polygon" if as_polygons else "mask", "bird")
+        if as_polygons:
+            ends = min(other[3][::2]), max(other[3][::2]), max(other[3][1::2])
+            assert ends == pytest.approx((10, 30, 26), abs=1.01)
+    again(task, export(make_task(box(0, "cat")), tmp_path), MASKS)
+    assert [row[1] for row in stored(task)] == ["rectangle"]
+
+
+@pytest.mark.skipif(not cvat.IS_NEW, reason="old servers have no placeholders")
+def test_a_task_with_placeholders(tmp_path: Path) -> None:
+    """A placeholder has the name of a validation frame, which gets the boxes."""
+    frames = ["a.jpg", "b.jpg", "a.jpg"]
+    task = make_task(box(1, "cat"), box(2, "bird"), frames=frames, placeholders=[0])
+    again(task, export(task, tmp_path))
+    found = [(one["frame"], one["label"]) for one in task.annotations.shapes]
+    assert found == [(1, "cat"), (2, "bird")]
+
+
+def test_an_empty_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert again(make_task(), export(make_task(), tmp_path)) == []
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
+    # The import of an empty shard would only delete annotations.
+    with pytest.raises(CvatImportError, match=r"^default.tfrecord is empty \(0 bytes\)\. "):
+        again(make_task(), export(make_task(), tmp_path))
+
+
+def test_the_walk_through_of_the_page(run: Run, tmp_path: Path) -> None:
+    """The labels have the attributes that the page names."""
     shards = tmp_path / "pascal.tfrecord"
     run("convert", ROOT / "examples/shapes_voc", shards, "--set", "train").succeeded()
     (step,) = re.findall(r"Give each label ([^.]*)", (ROOT / "docs/cvat.md").read_text())
@@ -236,82 +320,28 @@ def test_the_walk_through_of_the_page_ends_equal(run: Run, tmp_path: Path) -> No
     assert ran.out.startswith("EQUAL")
 
 
-def test_images_that_tensorflow_does_not_read_become_png(tmp_path: Path) -> None:
-    """With the same pixels, under the frame's own name."""
+def test_images_that_tensorflow_cannot_read_become_png(tmp_path: Path) -> None:
+    """The pixels and the name of the frame stay."""
     pixels = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
     data = file_of(Image.fromarray(pixels), "WEBP", lossless=True)
-    image = type(frame("a.jpg"))("a.webp", WIDTH, HEIGHT, data)
-    found = export(make_task(box(0, "cat"), frames=[image]), tmp_path, save_images=True)
+    task = make_task(box(0, "cat"), frames=[replace(frame("a.webp"), data=data)])
+    found = export(task, tmp_path, save_images=True)
     (record,) = found.records
     assert (record.filename, record.format) == ("a.webp", "png")
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(bytes(record.encoded)))), pixels)
-    notes = found.files["EXPORT_NOTES.txt"].decode()
-    assert "- images converted to PNG for TensorFlow: 1 webp\n" in notes
-    assert "encoded again" not in notes
+    assert "- images converted to PNG for TensorFlow: 1 webp\n" in found.notes
+    assert "encoded again" not in found.notes
     report = check_sources([str(found.path)], Options(receiver=CVAT))
     assert [one.code for one in report.findings if one.code.startswith("NAM")] == []
 
 
-FULL = (0, 12, 5, 6, 8, 8)
-EXACT = {
-    "shapes": [
-        box(0, "cat", 1.25, 2.5, 30, 20, attributes={"colour": "red"}, occluded=True, group=7),
-        box(0, "bird", 20, 10, 44, 20, rotation=33.25, z_order=2, group=5),
-        box(0, "bird", 22, 12, 40, 22, rotation=359.5, z_order=-1, group=7),
-        box(0, "cat", 56, 10, 70, 18, rotation=45.0, group=7),  # partly outside
-        box(0, "cat", 3, 3, 9, 9, group=5, z_order=3),
-        box(1, "cat", 3, 3, 9, 9),
-    ],
-    "tags": [{**tag(1, "bird"), "attributes": {"colour": "rain", "difficult": "true"}}],
-}
-MASKED = [
-    shape("mask", 2, "cat", FULL, z_order=1),
-    shape("mask", 2, "cat", (1, 2, 3, 6, 5, 6, 8, 8)),
-]
-
-
-def exactly(task: Task) -> list[Any]:
-    """Shape by shape and tag by tag; groups as a division of a frame's shapes."""
-    members: dict[tuple[int, int], list[int]] = {}
-    shapes = sorted(task.annotations.shapes, key=lambda one: (one["frame"], one["points"]))
-    for number, one in enumerate(shapes):
-        members.setdefault((one["frame"], one["group"]), []).append(number)
-    names = ("type", "frame", "label", "points", "occluded", "z_order", "rotation")
-    defaults = {"count": "1", "difficult": "false", "colour": ""}
-    found: list[Any] = [
-        ([one[name] for name in names], {**defaults, **one["attributes"]}) for one in shapes
-    ]
-    tags = [
-        (one["frame"], one["label"], {**defaults, **one["attributes"]})
-        for one in task.annotations.tags
-    ]
-    return [found, tags, [own for (_, group), own in members.items() if group]]
-
-
-@pytest.mark.parametrize("out", [export, bridge_export], ids=["server", "bridge"])
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_round_trip_is_equal(tmp_path: Path, name: str, out: Any) -> None:
-    """Of rectangles, turned ones, tags; of masks in the format that has them, full ones too."""
-    task = make_task(*EXACT["shapes"], *(MASKED if name == MASKS else ()), tags=EXACT["tags"])
-    before = exactly(task)
-    found = out(task, tmp_path, name)
-    task.annotations = Annotations()
-    import_into(task, found.path, name, conv_mask_to_poly=False)
-    assert exactly(task) == before
-
-
-def test_what_was_drawn_counts_for_the_box_that_it_was_noted_of(tmp_path: Path) -> None:
-    """Who moves the box of a record, and knows nothing of the note, has moved the shape."""
+def test_details_of_a_shape_are_those_of_its_box(tmp_path: Path) -> None:
+    """If a program moves the box and ignores the details, the shape becomes this box."""
     task = make_task(box(0, "cat", 20, 10, 44, 20, rotation=30.0))
     (record, *others) = export(task, tmp_path).records
     moved = replace(record, boxes=record.boxes + np.float32(0.1))
-    payloads = [tfod.encode_detection(one) for one in (moved, *others)]
-    path = upload(tmp_path, {"t.tfrecord": shard(*payloads)})
     task.annotations = Annotations()
-    import_into(task, path)
+    put(tmp_path, task, *(tfod.encode_detection(one) for one in (moved, *others)))
     (found,) = task.annotations.shapes
-    assert found["rotation"] == 0
-    assert found["points"] == pytest.approx(
-        [side * full for side, full in zip(moved.boxes[0], (WIDTH, HEIGHT) * 2, strict=True)],
-        abs=0.01,
-    )
+    expected = moved.boxes[0] * np.array((WIDTH, HEIGHT) * 2)
+    assert (found["rotation"], found["points"]) == (0, pytest.approx(expected, abs=0.01))

@@ -1,8 +1,7 @@
-"""Export of tasks and jobs: names, boxes, frame numbers and attributes, as the shard has them.
+"""Export of tasks and jobs, read with our reader: names, boxes, frame numbers and attributes.
 
-Shown, each time read back with our own reader: what becomes of every kind of shape, of video
-frames with a step, of deleted and of empty frames, of tracks; and that what cannot travel is
-counted in one line of the log.
+Shown: all kinds of shapes and tracks, frames of videos, deleted and empty frames. One line of the
+log counts what the shards cannot store.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import hashlib
 import io
 import logging
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cvat
 import pytest
@@ -27,7 +28,6 @@ from tests.cvat.server.tasks import (
     WIDTH,
     box,
     export,
-    frame,
     image_bytes,
     make_task,
     shape,
@@ -35,11 +35,13 @@ from tests.cvat.server.tasks import (
     track,
 )
 from tests.files import write_files
+from tests.image_kinds import plain_image
 
 FULL = ("cat", 8.0, 6.0, 40.0, 30.0)
+NAMES = ["a.jpg", "b.jpg", "c.jpg"]
 
 
-def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         one.getMessage()
         for one in caplog.records
@@ -47,101 +49,79 @@ def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def test_a_task_is_one_shard_and_a_label_map(tmp_path: Path) -> None:
-    found = export(make_task(box(0, "cat"), box(0, "bird", 1, 2, 3.5, 4.25)), tmp_path)
+def test_a_shard_and_a_label_map(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Only changes are logged. CVAT passes all attributes of a tag, with their defaults."""
+    shapes = [box(0, "cat", attributes={"difficult": "true"}), box(0, "bird", 1, 2, 3.5, 4.25)]
+    found = export(make_task(*shapes, tags=[tag(1, "cat")]), tmp_path)
     assert sorted(found.files) == ["default.tfrecord", "label_map.pbtxt"]
-    assert found.boxes() == {
-        "a.jpg": [("bird", 1.0, 2.0, 3.5, 4.25), FULL],
-        "b.jpg": [],
-        "c.jpg": [],
-    }
+    birds = [("bird", 1.0, 2.0, 3.5, 4.25), FULL]
+    assert found.boxes() == {"a.jpg": birds, "b.jpg": [], "c.jpg": []}
     assert [(one.id, one.name) for one in found.label_map.items] == [(1, "bird"), (2, "cat")]
     first = found.records[0]
     assert list(first.class_label or ()) == [1, 2]
     assert (first.width, first.height, len(first.encoded or b"")) == (WIDTH, HEIGHT, 0)
-
-
-def test_the_subset_is_as_the_server_has_it(tmp_path: Path) -> None:
-    """Old servers forget a task's subset in the items of every export but that of its project."""
-    found = export(make_task(box(0, "cat"), subset="train"), tmp_path)
-    assert list(found.subsets) == ["train"]
+    assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize("save_images", [False, True])
-def test_names_keep_folders_dots_letters_and_extensions(tmp_path: Path, save_images: bool) -> None:
-    """New servers lower extensions in the items that a format sees, not in the frames."""
+def test_names_of_frames_and_subset(tmp_path: Path, save_images: bool) -> None:
+    """New servers change extensions of items to lower case, old ones forget the subset."""
     names = ["in/side/a.jpg", "b.v2.final.png", "кадр 1.jpg", "frame.000123.jpg", "A.JPG"]
-    found = export(make_task(box(1, "cat"), frames=names), tmp_path, save_images=save_images)
+    task = make_task(box(1, "cat"), frames=names, subset="train")
+    found = export(task, tmp_path, save_images=save_images)
+    assert list(found.subsets) == ["train"]
     assert found.names() == names
     assert found.boxes()["b.v2.final.png"] == [FULL]
     assert [one.source_id for one in found.records] == ["1", "2", "3", "4", "5"]
 
 
-def test_images_are_the_bytes_that_were_uploaded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """But for photos that lay on their side, which CVAT writes with a quality of 100."""
+def test_images_are_the_uploaded_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Except for rotated photos, which CVAT writes with a quality of 100."""
     names = ["a.jpg", "b.PNG", "c.png"]
     found = export(make_task(box(0, "cat"), frames=names), tmp_path, save_images=True)
     for name, record in zip(names, found.records, strict=True):
         kind = "PNG" if name.lower().endswith("png") else "JPEG"
-        wanted = image_bytes(name, kind, (WIDTH, HEIGHT))
-        assert bytes(record.encoded or b"") == wanted
-        assert record.sha256 == hashlib.sha256(wanted).hexdigest()
+        expected = image_bytes(name, kind, (WIDTH, HEIGHT))
+        assert bytes(record.encoded or b"") == expected
+        assert record.sha256 == hashlib.sha256(expected).hexdigest()
         assert record.format == kind.lower()
-    assert losses(caplog) == []
-    turned = io.BytesIO()
-    Image.new("RGB", (WIDTH, HEIGHT)).save(turned, "JPEG", quality=100, subsampling=0)
-    export(make_task(frames=[Frame("d.jpg", WIDTH, HEIGHT, turned.getvalue())]), tmp_path,
-           save_images=True)  # fmt: skip
-    assert "EXIF orientation and encoded again (JPEG quality 100): 1" in losses(caplog)[0]
+    assert warnings(caplog) == []
+    rotated = plain_image((WIDTH, HEIGHT), quality=100, subsampling=0)
+    export(make_task(frames=[Frame("d.jpg", WIDTH, HEIGHT, rotated)]), tmp_path, save_images=True)
+    assert "EXIF orientation and encoded again (JPEG quality 100): 1" in warnings(caplog)[0]
 
 
 @pytest.mark.parametrize(("save_images", "times"), [(True, 1), (False, 0)])
-def test_a_image_is_read_once(tmp_path: Path, save_images: bool, times: int) -> None:
-    """Each reading is work of the server's: it decodes a chunk of the task for it."""
+def test_an_image_is_read_once(tmp_path: Path, save_images: bool, times: int) -> None:
+    """For each read, the server decodes a chunk of the task."""
     read: list[str] = []
 
-    def image(name: str) -> Frame:
-        def reader() -> bytes:
-            read.append(name)
-            return image_bytes(name)
+    def read_image(name: str) -> bytes:
+        read.append(name)
+        return image_bytes(name)
 
-        return Frame(name, WIDTH, HEIGHT, reader)
-
-    names = ["a.jpg", "b.jpg", "c.jpg"]
-    task = make_task(box(1, "cat"), frames=[image(name) for name in names])
+    frames = [Frame(name, WIDTH, HEIGHT, partial(read_image, name)) for name in NAMES]
+    task = make_task(box(1, "cat"), frames=frames)
     export(task, tmp_path, save_images=save_images)
-    assert read == names * times
+    assert read == NAMES * times
 
 
-def test_video_frames_have_numbers_of_the_video(tmp_path: Path) -> None:
-    """Of cvat#1814: a step of 5 from 10 on makes frames 10, 15, 20 and no others."""
+def test_frames_of_a_video(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A step of 5 makes the frames 10, 15 and 20 (cvat#1814)."""
     task = make_task(box(1, "cat"), is_video=True, start_frame=10, step=5)
-    found = export(task, tmp_path)
-    assert found.names() == ["frame_000010.PNG", "frame_000015.PNG", "frame_000020.PNG"]
-    assert [len(one.boxes) for one in found.records] == [0, 1, 0]
-
-
-def test_video_frames_as_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    task = make_task(box(1, "cat"), is_video=True, step=2)
-    found = export(task, tmp_path, save_images=True)
-    assert len(found.records) == len(task.frames) == 3
-    assert losses(caplog) == ["TFRecord: frames of videos, encoded again: 3"]
+    for save_images in (False, True):
+        found = export(task, tmp_path, save_images=save_images)
+        assert found.names() == [f"frame_0000{number}.PNG" for number in (10, 15, 20)]
+        assert [len(one.boxes) for one in found.records] == [0, 1, 0]
+    assert warnings(caplog) == ["TFRecord: frames of videos, encoded again: 3"]
     for number, record in enumerate(found.records):
         with Image.open(io.BytesIO(bytes(record.encoded or b""))) as opened:
-            assert opened.format == "PNG"
-            assert opened.size == (WIDTH, HEIGHT)
-            wanted = Image.open(io.BytesIO(task.frames[number].read())).convert("RGB")
-            assert opened.convert("RGB").getpixel((5, 5)) == wanted.getpixel((5, 5))
+            assert (opened.format, opened.size) == ("PNG", (WIDTH, HEIGHT))
+            expected = Image.open(io.BytesIO(task.frames[number].read())).convert("RGB")
+            assert opened.convert("RGB").getpixel((5, 5)) == expected.getpixel((5, 5))
 
 
-def test_deleted_frames_stay_away(tmp_path: Path) -> None:
-    task = make_task(box(1, "cat"), box(2, "bird"), deleted_frames=[1])
-    assert list(export(task, tmp_path).boxes()) == ["a.jpg", "c.jpg"]
-
-
-def test_a_track_is_a_box_in_every_frame_where_it_can_be_seen(tmp_path: Path) -> None:
+def test_tracks_are_boxes_on_the_frames_where_they_are_visible(tmp_path: Path) -> None:
     moving = track(
         "cat",
         box(0, "cat", 0, 0, 10, 10),
@@ -159,36 +139,61 @@ def test_a_track_is_a_box_in_every_frame_where_it_can_be_seen(tmp_path: Path) ->
         [("cat", 5.0, 5.0, 9.0, 9.0)],
         [("cat", 5.0, 5.0, 9.0, 9.0)],
     ]
-    assert [list(one.attributes.get("occluded", [])) for one in found.records if len(one.boxes)][
-        2
-    ] == [1]
+    assert list(found.records[2].attributes["occluded"]) == [1]
+    # An importer would take an attribute `frame` as the frame of the image.
+    for record in found.records:
+        assert "frame" not in record.image_extra
+        assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
 
 
-def test_a_job_is_its_own_frames(tmp_path: Path) -> None:
+def test_frames_of_jobs_and_deleted_frames(tmp_path: Path) -> None:
     moving = track("bird", box(0, "bird", 0, 0, 10, 10))
     task = make_task(box(0, "cat"), box(1, "cat"), tracks=[moving], start_frame=3, step=2)
+    bird = ("bird", 0.0, 0.0, 10.0, 10.0)
     found = export(Job(task, 1, 2), tmp_path)
-    assert found.boxes() == {
-        "b.jpg": [("bird", 0.0, 0.0, 10.0, 10.0), FULL],
-        "c.jpg": [("bird", 0.0, 0.0, 10.0, 10.0)],
-    }
+    assert found.boxes() == {"b.jpg": [bird, FULL], "c.jpg": [bird]}
+    task.deleted_frames = [1]
+    assert list(export(task, tmp_path).boxes()) == ["a.jpg", "c.jpg"]
 
 
-@pytest.mark.parametrize(("option", "names"), [("keep", 3), ("", 3), ("drop", 1)])
+@pytest.mark.parametrize(
+    ("option", "annotations", "names"),
+    [
+        ("keep", [box(1, "cat")], NAMES),
+        ("", [box(1, "cat")], NAMES),
+        ("drop", [box(1, "cat")], ["b.jpg"]),
+        ("drop", [], []),  # as in cvat#821, an empty export is a shard
+    ],
+)
 def test_empty_frames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, names: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, annotations: Any, names: Any
 ) -> None:
     monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", option)
-    found = export(make_task(box(1, "cat")), tmp_path)
-    assert len(found.records) == names
-    assert found.boxes()["b.jpg"] == [FULL]
+    found = export(make_task(*annotations), tmp_path)
+    assert (list(found.subsets), found.names()) == (["default"], names)
+
+
+def test_a_frame_with_a_tag_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
+    found = export(make_task(tags=[tag(2, "cat")]), tmp_path)
+    assert found.names() == ["c.jpg"]
+    assert [(one.text, one.label) for one in found.records[0].image_labels] == [("cat", 2)]
+
+
+def test_invalid_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "sometimes")
+    with pytest.raises(Exception, match="TFOD_CVAT_EMPTY_FRAMES is 'sometimes'") as caught:
+        export(make_task(), tmp_path)
+    expected = "CvatExportError" if cvat.IS_NEW else "DatasetExportError"
+    assert type(caught.value).__name__ == expected
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["task", "job", "project", "other task"])
 def test_classes_keep_the_ids_of_the_label_map_of_their_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Of cvat#1169; a task without a project has the default one."""
+    """A task without a project has the default label map (cvat#1169)."""
     write_files(tmp_path / "maps", {"3.pbtxt": "item { id: 7 name: 'cat' }"})
     write_files(tmp_path / "maps", {"default.pbtxt": "item { id: 4 name: 'bird' }"})
     monkeypatch.setenv("TFOD_CVAT_LABEL_MAPS", str(tmp_path / "maps"))
@@ -201,39 +206,10 @@ def test_classes_keep_the_ids_of_the_label_map_of_their_project(
     assert {one.name: one.id for one in found.label_map.items} == ids
     assert list(found.records[0].class_label or ()) == [ids["bird"], ids["cat"]]
     added = "'cat' (5)" if kind == "other task" else "'bird' (8)"
-    assert f"label map: {added}" in found.files["EXPORT_NOTES.txt"].decode()
+    assert f"label map: {added}" in found.notes
     monkeypatch.setenv("TFOD_CVAT_LABEL_MAPS", str(tmp_path / "nowhere"))
     with pytest.raises(Exception, match="TFOD_CVAT_LABEL_MAPS is"):
         export(task, tmp_path)
-
-
-def test_an_empty_task_is_a_shard_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of cvat#821: an export that holds nothing must not look like one that failed."""
-    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
-    found = export(make_task(), tmp_path)
-    assert "label_map.pbtxt" in found.files
-    assert list(found.subsets) == ["default"]
-    assert found.records == []
-
-
-def test_a_tag_keeps_its_frame_from_being_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
-    found = export(make_task(tags=[tag(2, "cat")]), tmp_path)
-    assert found.names() == ["c.jpg"]
-    assert [(one.text, one.label) for one in found.records[0].image_labels] == [("cat", 2)]
-
-
-def test_nonsense_in_the_option_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "sometimes")
-    with pytest.raises(Exception, match="TFOD_CVAT_EMPTY_FRAMES is 'sometimes'") as caught:
-        export(make_task(), tmp_path)
-    expected = "CvatExportError" if cvat.IS_NEW else "DatasetExportError"
-    assert type(caught.value).__name__ == expected
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["difficult", "truncated", "is_crowd", "group_of"])
@@ -242,30 +218,29 @@ def test_checkboxes_become_numbers(tmp_path: Path, name: str) -> None:
     task = make_task(box(0, "cat", attributes={name: "true"}), box(0, "cat", 1, 1, 9, 9))
     for label in task.labels:
         label.attributes = [AttributeSpec(name, AttributeType.CHECKBOX, "false")]
-    found = export(task, tmp_path)
-    assert list(found.records[0].attributes[name]) == [0, 1]
+    assert list(export(task, tmp_path).records[0].attributes[name]) == [0, 1]
     (path,) = (tmp_path / "export.unpacked").iterdir()
     (example, *_) = tfod.read_examples(str(path))
     assert list(example.ints(f"image/object/{name}")) == [0, 1]
 
 
-def test_parts_of_skeletons_are_no_classes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_number_stays_a_text(tmp_path: Path) -> None:
+    """CVAT's conversion would stop the export."""
+    found = export(make_task(box(0, "cat", attributes={"count": "many"})), tmp_path)
+    assert list(found.records[0].attributes["count"]) == ["many"]
+
+
+def test_parts_of_skeletons_are_not_classes(tmp_path: Path) -> None:
+    parts = [Label("nose", parent="person"), Label("ear", parent="person")]
     task = make_task(box(0, "dog"))
-    task.own_labels = [
-        Label("person", type="skeleton"),
-        Label("nose", parent="person"),
-        Label("ear", parent="person"),
-        Label("dog"),
-    ]
+    task.own_labels = [Label("person", type="skeleton"), *parts, Label("dog")]
     found = export(task, tmp_path)
     assert [(one.id, one.name) for one in found.label_map.items] == [(1, "person"), (2, "dog")]
     assert [text for text, *_ in found.boxes()["a.jpg"]] == ["dog"]
     assert list(found.records[0].class_label or ()) == [2]
 
 
-def test_what_cannot_travel_is_one_line_of_the_log(
+def test_losses_are_one_line_of_the_log_and_a_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = make_task(
@@ -276,86 +251,47 @@ def test_what_cannot_travel_is_one_line_of_the_log(
         box(2, "bird", rotation=30.0, z_order=1),
     )
     found = export(task, tmp_path)
-    (line,) = losses(caplog)
-    assert "\n" not in line
-    assert line == (
-        "TFRecord: not written, because the format cannot store them: 1 polyline, 1 points; "
-        "replaced by their enclosing box: 1 rotated box; clipped to their frame: 1 shape"
-    )
-    # And a text in the zip, for whoever gets that.
-    assert found.files["EXPORT_NOTES.txt"].decode() == (
-        "Exported from CVAT by tfod: 3 frames, 3 objects.\n\n"
-        "In CVAT, but not in these shards:\n"
-        "- not written, because the format cannot store them: 1 polyline, 1 points\n"
-        "An import that replaces the annotations of the task deletes them there.\n"
-        'Keep a copy as "CVAT for images 1.1".\n\n'
-        "Changed in these shards:\n"
-        "- replaced by their enclosing box: 1 rotated box\n"
-        "- clipped to their frame: 1 shape\n"
-    )
-    # Grouped boxes are two objects, and no shape of the one is the other's.
+    (line,) = warnings(caplog)
+    lost, replaced, clipped = line.split("; ")
+    assert lost.startswith("TFRecord: not written, ") and lost.endswith("1 polyline, 1 points")
+    assert replaced == "replaced by their enclosing box: 1 rotated box"
+    assert clipped == "clipped to their frame: 1 shape"
+    lost, changed = found.notes.split("Changed in these shards:\n")
+    assert "3 frames, 3 objects." in lost and "1 polyline, 1 points\n" in lost
+    assert "An import that replaces the annotations of the task deletes them there." in lost
+    assert changed == f"- {replaced}\n- {clipped}\n"
+    # Boxes of a group are separate objects.
     assert [text for text, *_ in found.boxes()["c.jpg"]] == ["bird", "cat", "bird"]
     drawn = found.records[2].shape_details
     assert [drawn[number].group for number in sorted(drawn)] == [4, 4, 0]
     assert drawn[2] == tfod.ShapeDetails((8, 6, 40, 30), 30, 1)
 
 
-def test_nothing_is_said_where_nothing_is_lost(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The attributes of a tag, of which CVAT hands over all, also those that nobody set."""
-    export(
-        make_task(box(0, "cat", attributes={"difficult": "true"}), tags=[tag(1, "cat")]), tmp_path
-    )
-    assert losses(caplog) == []
-
-
-def test_the_order_of_the_database_does_not_count(tmp_path: Path) -> None:
+def test_the_order_in_the_database_does_not_matter(tmp_path: Path) -> None:
     shapes = [
         box(0, "cat", 5, 5, 9, 9, z_order=1),
         box(0, "bird", 7, 5, 9, 9),
         box(0, "cat", 6, 5, 9, 9),
+        box(0, "cat", 30, 40, 10, 8),  # from another corner
         shape("polygon", 0, "cat", (6, 5, 9, 5, 9, 9)),
     ]
-    found = [export(make_task(*some), tmp_path).files for some in (shapes, shapes[::-1])]
-    assert found[0] == found[1]
+    first, second = (export(make_task(*some), tmp_path) for some in (shapes, shapes[::-1]))
+    assert first.files == second.files
+    assert ("cat", 10.0, 8.0, 30.0, 40.0) in first.boxes()["a.jpg"]
 
 
-def test_cvat_s_own_notes_are_no_attributes(tmp_path: Path) -> None:
-    """``frame`` above all: an importer would take it for the frame to attach the image to."""
-    moving = track("cat", box(0, "cat"))
-    found = export(make_task(tracks=[moving], start_frame=7, step=3), tmp_path)
-    assert len(found.records) == 3
-    for record in found.records:
-        assert not set(record.image_extra) & {"frame"}
-        assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
-
-
-def test_an_attribute_that_is_not_the_number_it_should_be_stays_a_text(tmp_path: Path) -> None:
-    """CVAT's own conversion would end the export."""
-    task = make_task(box(0, "cat", attributes={"count": "many"}))
-    found = export(task, tmp_path)
-    assert list(found.records[0].attributes["count"]) == ["many"]
-
-
-def test_a_image_that_cannot_be_read_names_itself(tmp_path: Path) -> None:
-    def lost() -> bytes:
+def test_an_image_that_cannot_be_read(tmp_path: Path) -> None:
+    def fail() -> bytes:
         raise OSError(5, "Input/output error")
 
-    broken = frame("a.jpg")
-    task = make_task(frames=[type(broken)("lost.jpg", WIDTH, HEIGHT, lost)])
+    task = make_task(frames=[Frame("lost.jpg", WIDTH, HEIGHT, fail)])
     with pytest.raises(Exception, match=r"lost.*Input/output error"):
         export(task, tmp_path, save_images=True)
 
 
-def test_rectangles_drawn_from_the_wrong_corner_are_exported(tmp_path: Path) -> None:
-    found = export(make_task(box(0, "cat", 30, 40, 10, 8)), tmp_path)
-    assert found.boxes()["a.jpg"] == [("cat", 10.0, 8.0, 30.0, 40.0)]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
-def test_an_export_on_a_full_disk_shows_no_path_of_the_server(tmp_path: Path) -> None:
-    """The zip is written last, and is the largest."""
+def test_a_full_disk_shows_no_path_of_the_server(tmp_path: Path) -> None:
+    """The zip is written last, and is the largest file."""
     task = make_task(box(0, "cat"))
     with pytest.raises(Exception) as caught:
         make_exporter(BOXES)("/dev/full", str(tmp_path), TaskData(task.annotations, task))

@@ -1,7 +1,6 @@
-"""Large tasks: an export holds one image at a time, on both servers.
+"""An export of a large task holds one image at a time.
 
-Shown in a process of its own, whose peak of resident memory is compared with that of a small
-export: images that add up to 50 MB may not add a third of that.
+A process measures its resident memory. Images of 50 MB may not add a third of their size.
 """
 
 from __future__ import annotations
@@ -20,24 +19,19 @@ import django, json, os, sys
 django.setup()
 from cvat.apps.dataset_manager import task as server
 from cvat.apps.engine.models import Annotations, Frame, Label, Task
+from tests.cvat.server.tasks import box
 
 def image(number):
-    # Random bytes behind the head of a JPEG: no compression can hide that all were held.
+    # Random bytes after the head of a JPEG cannot be compressed.
     return Frame(f"{number}.jpg", 640, 480, lambda: b"\\xff\\xd8\\xff" + os.urandom(size))
 
-def box(frame, place):
-    points = [place, place, place + 30.0, place + 20.0]
-    return dict(type="rectangle", frame=frame, label="cat", points=points, occluded=False,
-        outside=False, z_order=0, group=0, source="manual", rotation=0.0, attributes={},
-        elements=[], id=None)
-
 def peak():
-    # Of this program alone: what getrusage says includes the process that started it.
+    # Of this program. getrusage includes the process that started it.
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
 
 def export(frames):
-    shapes = [box(frame, place) for frame in range(frames) for place in range(5)]
+    shapes = [box(frame, "cat", i, i, i + 30, i + 20) for frame in range(frames) for i in range(5)]
     task = Task([image(number) for number in range(frames)], [Label("cat")], Annotations(shapes))
     path = os.path.join(folder, "out.zip")
     before = peak()
@@ -50,10 +44,11 @@ print(json.dumps(export(frames)))
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.parametrize("double", SERVERS)
 def test_an_export_holds_one_image_at_a_time(tmp_path: Path, double: str) -> None:
-    done = run_python("-c", CODE, tmp_path, FRAMES, SIZE, **settings_of(double))
+    settings = settings_of(double, Path(__file__).parents[3])
+    done = run_python("-c", CODE, tmp_path, FRAMES, SIZE, **settings)
     assert done.code == 0, done.err
     written, growth = json.loads(done.out)
     assert written > FRAMES * SIZE

@@ -1,9 +1,10 @@
-"""Photos that lie on their side: CVAT shows them upright, and has the boxes that it is given."""
+"""CVAT shows photos by their EXIF orientation, and expects the boxes on these pixels."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cvat.apps.engine.models import Frame
 
@@ -13,17 +14,15 @@ from tests.formats.test_photos import HEIGHT, LAY, RED, WIDTH, photo, shards_of
 
 
 @pytest.mark.parametrize("kind", ["shards", "coco", "voc", "yolo", "csv", "cvat_xml"])
-def test_boxes_of_what_was_converted_lie_on_the_frames(run: Run, tmp_path: Path, kind: str) -> None:
-    """The task is of the photos as the camera wrote them, whose frames CVAT turns."""
+def test_boxes_of_converted_photos(run: Run, tmp_path: Path, kind: str) -> None:
     names = {f"a{turn}.jpg": turn for turn in LAY}
-    run("convert", shards_of(tmp_path / "s", names, is_upright=False), tmp_path / "one", "--to",
-        kind).succeeded()  # fmt: skip
-    run("convert", tmp_path / "one", tmp_path / "two", "--to", "shards").succeeded()
-    files = {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
+    shards, one, two = shards_of(tmp_path / "s", names, is_upright=False), "one", "two"
+    run("convert", shards, tmp_path / one, "--to", kind).succeeded()
+    run("convert", tmp_path / one, tmp_path / two, "--to", "shards").succeeded()
+    files = {path.name: path.read_bytes() for path in (tmp_path / two).iterdir()}
     frames = [Frame(name, WIDTH, HEIGHT, photo(turn)) for name, turn in names.items()]
     task = make_task(frames=frames, classes=("cat",))
     found = {row[0]: row[3] for row in import_into(task, upload(tmp_path, files))}
     assert found.keys() == names.keys()
     for corners in found.values():
-        expected = [one * side for one, side in zip(RED, (WIDTH, HEIGHT) * 2, strict=True)]
-        assert corners == pytest.approx(expected, abs=0.02)
+        assert corners == pytest.approx(np.multiply(RED, (WIDTH, HEIGHT) * 2), abs=0.02)

@@ -1,8 +1,8 @@
-"""Registration in a real Django project, each time a process of its own, on both servers.
+"""Registration of the formats in a Django project, on both servers.
 
-Shown: both formats are there for export and import, with the server's own; what names they have
-already is left alone; a tfod that is broken costs the server nothing; a server that imports its
-formats on demand loads nothing of ours before; the base settings can be chosen.
+Each test starts a process. Shown: the menus have both formats and the server's own; existing
+formats stay; a broken tfod does not stop the server; a server that loads formats on demand does not
+load ours earlier; the base settings can be selected.
 """
 
 from __future__ import annotations
@@ -21,27 +21,22 @@ from tests.cvat.server.conftest import DOUBLE
 SERVERS = ["2.15"] if metadata.version("datumaro").startswith("0.") else ["2.15", "2.73"]
 FORMATS = ["COCO 1.0", "TFRecord 1.0", "TFRecord Masks 1.0"]
 START = "import django, json, sys; django.setup();"
-ASK = (
+NAMES = (
     "from cvat.apps.dataset_manager.views import get_export_formats, get_import_formats;"
     "both = [[one.DISPLAY_NAME for one in get()] for get in (get_export_formats,"
     " get_import_formats)];"
     "assert both[0] == both[1], both;"
-    "print(json.dumps(both[0]))"
 )
-
-
-def python_path(*first: Path) -> str:
-    """The double in front of what there is already."""
-    own = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([*(str(one) for one in (*first, DOUBLE)), *([own] if own else [])])
+PRINT_NAMES = NAMES + "print(json.dumps(both[0]))"
 
 
 def settings_of(double: str, *path: Path, **environment: str) -> dict[str, str]:
-    """The environment of a server."""
+    """Return the environment of a server, with these folders before the double on its path."""
+    own = os.environ.get("PYTHONPATH")
     return {
         "CVAT_DOUBLE": double,
         "DJANGO_SETTINGS_MODULE": "tfod.cvat.django_settings",
-        "PYTHONPATH": python_path(*path),
+        "PYTHONPATH": os.pathsep.join([*map(str, (*path, DOUBLE)), *([own] if own else [])]),
         **environment,
     }
 
@@ -49,51 +44,44 @@ def settings_of(double: str, *path: Path, **environment: str) -> dict[str, str]:
 def run_code(
     code: str, double: str = SERVERS[-1], *path: Path, **environment: str
 ) -> tuple[Any, str]:
-    """What a process of the server prints, as JSON, and its log."""
+    """Run code in a process of the server, and return the printed JSON and the log."""
     done = run_python("-c", code, **settings_of(double, *path, **environment))
     assert done.code == 0, done.err
+    assert "Traceback" not in done.err or "logging.basicConfig" in code
     return json.loads(done.out), done.err
 
 
 @pytest.mark.parametrize("double", SERVERS)
 def test_both_formats_are_in_both_menus(double: str) -> None:
-    """The web page filters by extension and dimension; a project takes ZIP alone."""
-    code = ASK.replace("print(", "0 and print(") + (
-        ";print(json.dumps([both[0], [[one.NAME, one.VERSION, one.EXT, one.ENABLED,"
-        " str(one.DIMENSION)] for get in (get_export_formats, get_import_formats)"
-        " for one in get()[1:]]]))"
-    )
-    (formats, details), log = run_code(START + code, double)
-    assert formats == FORMATS
-    wanted = [[name, "1.0", "ZIP", True, "2d"] for name in ("TFRecord", "TFRecord Masks")]
-    assert details == wanted * 2
-    assert "Traceback" not in log
+    """The page filters by extension and dimension, and a project only accepts ZIP.
 
-
-def test_without_the_app_there_is_nothing_of_ours() -> None:
-    formats, _ = run_code(START + ASK, DJANGO_SETTINGS_MODULE="cvat.settings.production")
-    assert formats == FORMATS[:1]
-
-
-@pytest.mark.parametrize("double", SERVERS)
-def test_without_the_start_up_hook_of_the_package(double: str) -> None:
-    """A server finds tfod in a folder on its path: no .pth file has run.
-
-    Listing the formats loads no more than the server has: the menu asks each web worker, and the
-    work is done by others.
+    The server starts without our .pth file, like with a folder on its path. The menu must not load
+    what only the import and export need.
     """
-    code = START + (
+    code = (
         "import cvat.apps.dataset_manager.formats.registry;"
         "loaded = [name for name in sys.modules"
         " if name.startswith(('tfod.checker', 'tfod.datumaro.', 'tensorflow'))"
         " and name != 'tfod.datumaro.activation'];"
+        "print(json.dumps([loaded, both[0], [[one.NAME, one.VERSION, one.EXT, one.ENABLED,"
+        " str(one.DIMENSION)] for get in (get_export_formats, get_import_formats)"
+        " for one in get()[1:]]]))"
     )
-    asked = ASK.replace("print(json.dumps(both[0]))", "print(json.dumps([loaded, both[0]]))")
-    assert run_code(code + asked, double, TFOD_ACTIVATE="0")[0] == [[], FORMATS]
+    for options in ({}, {"TFOD_ACTIVATE": "0"}):
+        (loaded, formats, details), _ = run_code(START + NAMES + code, double, **options)
+        assert loaded == [] or not options
+        assert formats == FORMATS
+        expected = [[name, "1.0", "ZIP", True, "2d"] for name in ("TFRecord", "TFRecord Masks")]
+        assert details == expected * 2
 
 
-def test_formats_that_are_there_already_stay(tmp_path: Path) -> None:
-    """A server that was patched by hand keeps its own, and still gets what it lacks."""
+def test_without_our_settings_there_are_no_formats() -> None:
+    settings = {"DJANGO_SETTINGS_MODULE": "cvat.settings.production"}
+    assert run_code(START + PRINT_NAMES, **settings)[0] == FORMATS[:1]
+
+
+def test_existing_formats_stay(tmp_path: Path) -> None:
+    """A patched server keeps its own format, and gets the other one."""
     (tmp_path / "patched.py").write_text(
         "from cvat.settings.production import *\nINSTALLED_APPS = [*INSTALLED_APPS, 'patch']\n"
     )
@@ -105,22 +93,19 @@ def test_formats_that_are_there_already_stay(tmp_path: Path) -> None:
         "    name = 'patch'\n"
         "    def ready(self):\n"
         "        from cvat.apps.dataset_manager.formats import registry\n"
-        "        @registry.exporter(name='TFRecord', ext='ZIP', version='1.0')\n"
-        "        def theirs(*args, **kwargs): pass\n"
-        "        @registry.importer(name='TFRecord', ext='ZIP', version='1.0')\n"
-        "        def theirs(*args, **kwargs): pass\n"
+        "        for add in registry.exporter, registry.importer:\n"
+        "            @add(name='TFRecord', ext='ZIP', version='1.0')\n"
+        "            def theirs(*args, **kwargs): pass\n"
     )
     code = START + (
         "from cvat.apps.dataset_manager.formats.registry import EXPORT_FORMATS, IMPORT_FORMATS;"
-        "print(json.dumps([[name, one.__module__] for formats in (EXPORT_FORMATS, IMPORT_FORMATS)"
-        " for name, one in formats.items()]))"
+        "print(json.dumps([[name, one.__module__.split('.')[0]]"
+        " for formats in (EXPORT_FORMATS, IMPORT_FORMATS) for name, one in formats.items()]))"
     )
-    found, log = run_code(code, SERVERS[-1], tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
-    assert [name for name, _ in found] == FORMATS * 2
-    assert [module for name, module in found if name == "TFRecord 1.0"] == ["patch.apps"] * 2
-    masks = [module for name, module in found if name == "TFRecord Masks 1.0"]
-    assert all(module.startswith("tfod.cvat") for module in masks)
-    assert "Traceback" not in log
+    found, _ = run_code(code, SERVERS[-1], tmp_path, TFOD_CVAT_BASE_SETTINGS="patched")
+    assert (
+        found == [list(pair) for pair in zip(FORMATS, ("cvat", "patch", "tfod"), strict=True)] * 2
+    )
 
 
 def test_settings_of_the_owner(tmp_path: Path) -> None:
@@ -129,39 +114,37 @@ def test_settings_of_the_owner(tmp_path: Path) -> None:
     )
     code = START + (
         "from django.conf import settings;"
-        "print(json.dumps([settings.OWN_SETTING, settings.INSTALLED_APPS,"
-        " settings.CVAT_DOCS_URL]))"
+        "print(json.dumps([settings.OWN_SETTING, settings.INSTALLED_APPS, settings.CVAT_DOCS_URL]))"
     )
     found, _ = run_code(code, SERVERS[-1], tmp_path, TFOD_CVAT_BASE_SETTINGS="owned")
     own, apps, address = found
-    assert own == 41
-    assert apps[-2:] == ["cvat.apps.quality_control", "tfod.cvat"]
+    assert (own, apps[-2:]) == (41, ["cvat.apps.quality_control", "tfod.cvat"])
     assert address.startswith("https://")
 
 
-def test_a_broken_tfod_leaves_the_server_up() -> None:
-    """As where a package was built for another Python: the import of the module fails."""
-    code = "import sys, logging; logging.basicConfig(); sys.modules['tfod.cvat.server'] = None;"
-    formats, log = run_code(code + START + ASK)
+@pytest.mark.parametrize(
+    ("damage", "texts"),
+    [
+        # A module that cannot be imported, such as one for another Python.
+        ("sys.modules['tfod.cvat.server'] = None", ["tfod.cvat", "continues without"]),
+        # Another version of CVAT may expect other arguments of its decorators.
+        (
+            "import tfod.cvat.server as formats;"
+            "formats.register = lambda registry: registry.exporter(nonsense=1)",
+            ["nonsense"],
+        ),
+    ],
+)
+def test_a_broken_tfod_does_not_stop_the_server(damage: str, texts: list[str]) -> None:
+    code = f"import sys, logging; logging.basicConfig(); {damage};"
+    formats, log = run_code(code + START + PRINT_NAMES)
     assert formats == FORMATS[:1]
-    assert "tfod.cvat" in log
-    assert "continues without" in log
+    assert all(text in log for text in texts)
 
 
-def test_a_registry_that_refuses_leaves_the_server_up() -> None:
-    """The decorators are CVAT's: another version may want other arguments."""
-    code = (
-        "import logging; logging.basicConfig(); import tfod.cvat.server as formats;"
-        "formats.register = lambda registry: registry.exporter(nonsense=1);"
-    )
-    formats, log = run_code(code + START + ASK)
-    assert formats == FORMATS[:1]
-    assert "nonsense" in log
-
-
-@pytest.mark.skipif("2.73" not in SERVERS, reason="servers with Datumaro 0.3 import it at start")
-def test_a_lazy_server_stays_lazy() -> None:
-    """What made CVAT drop the format: that every process paid for it."""
+@pytest.mark.skipif("2.73" not in SERVERS, reason="servers with Datumaro 0.3 load it at the start")
+def test_formats_are_loaded_on_demand() -> None:
+    """CVAT removed its format because each process had to load it."""
     code = START + (
         "heavy = ('datumaro', 'numpy', 'google', 'tensorflow', 'PIL', 'lxml', 'tfod.checker',"
         " 'tfod.datumaro', 'tfod.cvat.server.zip_export',"
@@ -174,13 +157,12 @@ def test_a_lazy_server_stays_lazy() -> None:
 
 @pytest.mark.parametrize("double", SERVERS)
 def test_a_format_that_is_imported_first_imports_the_registry(double: str) -> None:
-    """The registry then ends while a module of its own is still half imported."""
-    formats, log = run_code(START + "import cvat.apps.dataset_manager.formats.coco;" + ASK, double)
-    assert sorted(formats) == FORMATS
-    assert "Traceback" not in log
+    """The registry is imported completely while the format is imported."""
+    code = START + "import cvat.apps.dataset_manager.formats.coco;" + PRINT_NAMES
+    assert sorted(run_code(code, double)[0]) == FORMATS
 
 
-def test_nonsense_as_base_settings_is_named() -> None:
+def test_invalid_base_settings() -> None:
     settings = settings_of(SERVERS[0], TFOD_CVAT_BASE_SETTINGS="no.such.settings")
     done = run_python("-c", "import django; django.setup()", **settings)
     assert done.code != 0
