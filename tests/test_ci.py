@@ -1,9 +1,8 @@
-"""What others' CI takes from this repository: pre-commit's hook and the action, run for real.
+"""The pre-commit hook and the action, as CI of other repositories runs them.
 
-Both install tfod by pip, in environments of their own. So that this needs neither a network nor
-the minute of a compiler, pip builds without isolation (which is what its setting 0 means), without
-dependencies, bytecode and the kernel; the dependencies, and the tools that build, are found in a
-folder of links to what the tests run with.
+Both install tfod by pip in new environments. To need neither a network nor a compiler, pip builds
+without isolation (the meaning of 0 in its setting), dependencies, bytecode and the kernel. The
+dependencies and build tools are links to the packages of this environment.
 """
 
 from __future__ import annotations
@@ -21,13 +20,17 @@ from typing import Any
 
 import pytest
 
-from tests.commands import Run, require
+from tests.commands import Result, Run, require, schema_errors
 from tests.records import encode, image, objects, write_shard
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[1]
 EXPRESSION = re.compile(r"\$\{\{ (\w+)\.([\w.-]+) \}\}")
-SOUND, INVERTED = (0.2, 0.2, 0.4, 0.4), (0.4, 0.2, 0.2, 0.4)
+VALID, INVERTED = (0.2, 0.2, 0.4, 0.4), (0.4, 0.2, 0.2, 0.4)
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which pip installs tfod from its source in seconds."""
     require("pre-commit", importlib.util.find_spec("pre_commit") is not None)
     folder = tmp_path_factory.mktemp("ci")
-    # This repository may belong to somebody else than who runs the tests.
+    # The repository may belong to another user.
     (folder / ".gitconfig").write_text("[safe]\ndirectory = *\n[user]\nname = a\nemail = a@b.c\n")
     packages = folder / "packages"
     packages.mkdir()
@@ -43,64 +46,60 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         if not re.match(r"_?tfod|pip|_distutils|distutils", path.name):
             (packages / path.name).symlink_to(path)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {
+    zeros = ("PIP_NO_BUILD_ISOLATION", "TFOD_KERNEL")
+    ones = ("PIP_NO_INDEX", "PIP_NO_DEPS", "PIP_NO_COMPILE")
+    return {
+        **kept,
+        **dict.fromkeys(zeros, "0"),
+        **dict.fromkeys(ones, "1"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(packages),
-        "PIP_NO_INDEX": "1",
-        "PIP_NO_DEPS": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",
-        "PIP_NO_COMPILE": "1",
         "PIP_CONFIG_FILE": os.devnull,
-        "TFOD_KERNEL": "0",
         "HOME": str(folder),
         "PRE_COMMIT_HOME": str(folder / "pre-commit"),
     }
 
 
+def run_in(folder: Path, environment: dict[str, str], *command: str) -> Result:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
 def write(folder: Path, name: str, box: Any, class_name: str = "cat") -> Path:
-    """A shard ``folder/name`` of one image with one box, and a label map beside it."""
+    """Write a shard ``folder/name`` of one image with one box, and a label map."""
     record = encode({**image(f"{name}.jpg"), **objects([box], [class_name], [1])})
     label_map = f"item {{ id: 1 name: '{class_name}' }}"
     path = write_shard(folder, "x", record, label_map=label_map)
     return Path(path).rename(folder / name)
 
 
-def test_pre_commit_checks_what_a_commit_changes(
+def test_pre_commit_checks_the_changes_of_a_commit(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     require("git", shutil.which("git") is not None and (ROOT / ".git").exists())
 
-    def run(*command: str) -> tuple[int, str]:
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
+    def run(*command: str) -> str:
+        return run_in(tmp_path, environment, *command).succeeded()
 
     def commit() -> tuple[int, str]:
         run("git", "add", ".")
-        return run("git", "commit", "-m", "more data")
+        done = run_in(tmp_path, environment, "git", "commit", "-m", "more data")
+        return done.code, done.out + done.err
 
-    code, revision = run("git", "-C", str(ROOT), "rev-parse", "HEAD")
-    assert code == 0, revision
-    config = {
-        "repos": [{"repo": str(ROOT), "rev": revision.strip(), "hooks": [{"id": "tfod-check"}]}]
-    }
-    config["repos"][0]["hooks"][0]["args"] = ["--for", "cvat"]
+    revision = run_in(ROOT, environment, "git", "rev-parse", "HEAD").out.strip()
+    hook = {"id": "tfod-check", "args": ["--for", "cvat"]}
+    config = {"repos": [{"repo": str(ROOT), "rev": revision, "hooks": [hook]}]}
     (tmp_path / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
     run("git", "init")
-    assert run("pre-commit", "install")[0] == 0
+    run("pre-commit", "install")
     (tmp_path / "README").write_text("No data yet.")
     code, out = commit()
     assert code == 0 and "no files to check" in out, out
-    write(tmp_path / "cats", "a.tfrecord-00000-of-00002", SOUND)
-    write(tmp_path / "cats", "a.tfrecord-00001-of-00002", SOUND)
-    write(tmp_path / "my dogs", "b.record", SOUND, "dog")
+    write(tmp_path / "cats", "a.tfrecord-00000-of-00002", VALID)
+    write(tmp_path / "cats", "a.tfrecord-00001-of-00002", VALID)
+    write(tmp_path / "my dogs", "b.record", VALID, "dog")
     code, out = commit()
     assert code == 0 and "Passed" in out, out
     write(tmp_path / "cats", "a.tfrecord-00001-of-00002", INVERTED)
@@ -112,22 +111,22 @@ def test_pre_commit_checks_what_a_commit_changes(
     assert "my dogs/b.record, record 0" in out and "LAB006 warning" in out
 
 
-def test_the_hook_takes_shards_and_label_maps_by_their_names() -> None:
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    taken = re.compile(hook["files"])
+def test_the_hook_selects_shards_and_label_maps_by_their_names() -> None:
+    (hook,) = load(".pre-commit-hooks.yaml")
+    pattern = re.compile(hook["files"])
     for name in (
         "a.tfrecord", "b/A.TFRecords", "c.record", "d.tfrec", "e.tfrecord.gz", "label_map.pbtxt",
         "train.record-00000-of-00010", "train-00000-of-00010", "train-00000-of-00010.tfrecord",
         "my_labels.pbtxt",
     ):  # fmt: skip
-        assert taken.search(name), name
+        assert pattern.search(name), name
     for name in ("a.py", "labels/graph.pbtxt", "pipeline.config", "a.tfrecord.md", "record.txt"):
-        assert not taken.search(name), name
+        assert not pattern.search(name), name
 
 
 def run_step(
     step: dict[str, Any], contexts: dict[str, str], folder: Path, environment: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
+) -> Result:
     """Run a step of the action as GitHub's runner does; its outputs become contexts."""
     assert step["shell"] == "bash" and "${{" not in step["run"], "no code from inputs"
     script, output = folder / "step.sh", folder / "output"
@@ -138,91 +137,69 @@ def run_step(
         for name, text in step["env"].items()
     }
     files = {"GITHUB_OUTPUT": str(output), "RUNNER_TEMP": str(folder), "GITHUB_ACTIONS": "true"}
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-        cwd=folder,
-        env={**environment, **files, **values},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", str(script))
+    done = run_in(folder, {**environment, **files, **values}, *command)
     for line in output.read_text().splitlines():
         name, _, value = line.partition("=")
         contexts[f"steps.{step['id']}.outputs.{name}"] = value
     return done
 
 
-def test_the_action_s_steps(tmp_path: Path, environment: dict[str, str]) -> None:
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
+def test_the_steps_of_the_action(tmp_path: Path, environment: dict[str, str]) -> None:
+    action = load("action.yml")
     install, check = action["runs"]["steps"]
-    write(tmp_path / "my data", "a.record", SOUND)
+    write(tmp_path / "my data", "a.record", VALID)
     write(tmp_path / "bad", "b.record", INVERTED)
-    contexts = {f"inputs.{name}": one.get("default") for name, one in action["inputs"].items()}
+    contexts = {f"inputs.{name}": each.get("default") for name, each in action["inputs"].items()}
     contexts |= {"github.action_path": str(ROOT), "inputs.python": sys.executable}
-    done = run_step(install, contexts, tmp_path, environment)
-    assert done.returncode == 0, done.stderr
+    run_step(install, contexts, tmp_path, environment).succeeded()
 
-    def run(sources: str, args: str) -> subprocess.CompletedProcess[str]:
+    def run(sources: str, args: str) -> Result:
         contexts.update({"inputs.sources": sources, "inputs.args": args})
         return run_step(check, contexts, tmp_path, environment)
 
     done = run("my data\n\nbad/*.record\n", "--for cvat\n--max-findings 1")
-    assert done.returncode == 1, done.stderr
-    assert "::error file=bad/b.record,title=BOX006 box is inverted::record 0" in done.stdout
+    assert done.code == 1, done.err
+    assert "::error file=bad/b.record,title=BOX006 box is inverted::record 0" in done.out
     assert contexts["steps.check.outputs.valid"] == "false"
     report = json.loads(Path(contexts["steps.check.outputs.report"]).read_text())
     assert not report["valid"] and "BOX006" in report["counts"]["by_code"]
     done = run("my data", "--for=cvat")
-    assert done.returncode == 0 and "VALID for CVAT: " in done.stdout, done
+    assert done.code == 0 and "VALID for CVAT: " in done.out, done
     assert contexts["steps.check.outputs.valid"] == "true"
     for name, output in action["outputs"].items():
         assert output["value"] == f"${{{{ steps.check.outputs.{name} }}}}"
     hostile = "x'$(touch hacked)`touch hacked`; touch hacked"
-    assert run(hostile, hostile).returncode == 2 and not (tmp_path / "hacked").exists()
+    assert run(hostile, hostile).code == 2 and not (tmp_path / "hacked").exists()
 
 
-def test_files_have_the_form_that_their_readers_want() -> None:
-    require("check-jsonschema", importlib.util.find_spec("check_jsonschema") is not None)
-    assert refused("github-actions", ROOT / "action.yml") == ""
-    assert refused("validate-manifest", ROOT / ".pre-commit-hooks.yaml") == ""
-
-
-def refused(reader: str, path: Path) -> str:
-    """Why pre-commit, or who has this schema, does not take a file."""
-    command = ["check_jsonschema", "--builtin-schema", f"vendor.{reader}"]
-    if reader.startswith("validate-"):
-        command = ["pre_commit", reader]
-    elif reader == "gitlab-ci":
-        command += ["--data-transform", "gitlab-ci"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command, str(path)], capture_output=True, text=True, check=False
-    )
-    return done.stdout + done.stderr if done.returncode else ""
-
-
-def test_the_page_s_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """They have the form that is wanted; what they name is there, and their commands are typed."""
+def test_the_examples_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """They fit the schemas, the named files exist, and their commands run."""
+    assert schema_errors("github-actions", ROOT / "action.yml") == ""
+    assert schema_errors("validate-manifest", ROOT / ".pre-commit-hooks.yaml") == ""
     page = (ROOT / "docs" / "ci.md").read_text()
     workflow, gitlab, hooks = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    readers = {"github-workflows": workflow, "gitlab-ci": gitlab, "validate-config": hooks}
-    for reader, text in readers.items():
-        (tmp_path / f"{reader}.yaml").write_text(text)
-        assert refused(reader, tmp_path / f"{reader}.yaml") == ""
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    schemas = {"github-workflows": workflow, "gitlab-ci": gitlab, "validate-config": hooks}
+    for schema, text in schemas.items():
+        (tmp_path / f"{schema}.yaml").write_text(text)
+        assert schema_errors(schema, tmp_path / f"{schema}.yaml") == ""
+    (hook,) = load(".pre-commit-hooks.yaml")
     (repository,) = yaml.safe_load(hooks)["repos"]
     assert repository["hooks"][0]["id"] == hook["id"]
     assert re.fullmatch("[0-9a-f]{40}", repository["rev"])
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    inputs = load("action.yml")["inputs"]
     (step,) = yaml.safe_load(workflow)["jobs"]["check"]["steps"][1:]
-    assert step["with"].keys() <= action["inputs"].keys()
-    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(action["inputs"])
+    assert step["with"].keys() <= inputs.keys()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(inputs)
     job = yaml.safe_load(gitlab)["shards"]
     commands = {
         f"tfod check {step['with']['sources']} --format github": [],
         job["script"][-1]: list(job["artifacts"]["reports"].values()),
     }
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "shards", "a.record", SOUND)
+    write(tmp_path / "shards", "a.record", VALID)
     for command, files in commands.items():
         assert run(*command.split()[1:]).code == 1, "there are no images in the shard"
         for name in files:
