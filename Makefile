@@ -41,7 +41,7 @@ STAGES = environment tests
 ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
-	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers test-demo coverage binary \
+	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers coverage binary \
 	constraints release-check release-files pin benchmarks docs screenshot clean
 .PRECIOUS: .venv-py%/installed
 
@@ -102,7 +102,7 @@ test-more-%: $(VENV)/test-all.installed
 others: export HYPOTHESIS_PROFILE = few
 others: everything
 	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-lowest test-more-service test-more-cvat \
-		test-more-beam lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 test-demo \
+		test-more-beam lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 \
 		$(PYTHONS:%=test-python-%)
 
 # Style, types, plain English, and the Rust tests of the kernel.
@@ -141,10 +141,6 @@ test-receivers: export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION = python
 test-receivers:
 	$(MAKE) --no-print-directory .venv-receivers/installed
 	.venv-receivers/bin/python $(PYTEST) tests/receivers
-
-# Uses another folder than `make demo`, which users may keep.
-test-demo: $(VENV)/test.installed
-	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && $(BIN)/python examples/demo.py --work "$$work"
 
 # The coverage with both versions of Datumaro. Not part of `make test`, since it takes half as long.
 coverage: $(VENV)/test-all.installed .venv-datumaro-0.3/installed

@@ -23,6 +23,7 @@ CAT = [(0.25, 0.25, 0.5, 0.75)]
 BOTH = [*CAT, (0.5, 0.1, 1.0, 0.9)]
 _ANNOTATIONS = {**image("a.png", HEIGHT, WIDTH), "image/source_id": "1"}
 _TRAINING = features("a.png")
+_SIZE = {"height": HEIGHT, "width": WIDTH}
 _TWO = {**_ANNOTATIONS, **objects(BOTH, ["cat", "dog"], [1, 2])}
 _EXTRA = {"image": {"a": 1}, "objects": {"1": {"b": [2]}}, "absent": {"0": ["difficult"]}}
 
@@ -35,69 +36,37 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "roboflow": {
         key: _TRAINING[key] for key in _TRAINING if key not in (keys.SOURCE_ID, keys.SHA256)
     },
-    "open-images": {
-        **{key: _TRAINING[key] for key in (keys.ENCODED, keys.FILENAME, keys.SOURCE_ID)},
-        **objects(BOTH, ["cat", "dog"], [1, 2]),
-        "image/object/group_of": [0, 1],
-        "image/object/occluded": [0, 0],
-        "image/object/truncated": [0, 1],
-        "image/object/depiction": [0, 0],
-        keys.IMAGE_CLASS_TEXT: ["cat"],
-        keys.IMAGE_CLASS_LABEL: [1],
-    },
+    "open-images": {key: _TRAINING[key] for key in (keys.ENCODED, keys.FILENAME, keys.SOURCE_ID)}
+    | objects(BOTH, ["cat", "dog"], [1, 2])
+    | {"image/object/group_of": [0, 1], "image/object/occluded": [0, 0]}
+    | {"image/object/truncated": [0, 1], "image/object/depiction": [0, 0]}
+    | {keys.IMAGE_CLASS_TEXT: ["cat"], keys.IMAGE_CLASS_LABEL: [1]},
     "png-masks": {**_TRAINING, keys.MASK: [IMAGE, b""]},
     "masks-of-numbers": {**_TRAINING, keys.MASK: [0.0, 1.0] * HEIGHT * WIDTH},
-    "keypoints": {
-        **_TRAINING,
-        keys.KEYPOINT_X: [0.1, 0.2, 0.3, 0.4],
-        keys.KEYPOINT_Y: [0.1, 0.2, 0.3, 0.4],
-        keys.KEYPOINT_VISIBILITY: [2, 2, 1, 0],
-        keys.KEYPOINT_TEXT: ["nose", "tail", "nose", "tail"],
-        keys.KEYPOINT_NUM: [2, 2],
-    },
-    "attributes": {
-        **_TWO,
-        "image/object/difficult": [0, 1],
-        "image/object/view": ["left", ""],
-        "image/object/weight": [1.0, 0.5],
-        "image/object/attribute/colour": ["red", "blue"],
-        "image/object/attribute/count": [1, 2],
-    },
+    "keypoints": _TRAINING
+    | {key: [0.1, 0.2, 0.3, 0.4] for key in (keys.KEYPOINT_X, keys.KEYPOINT_Y)}
+    | {keys.KEYPOINT_VISIBILITY: [2, 2, 1, 0], keys.KEYPOINT_NUM: [2, 2]}
+    | {keys.KEYPOINT_TEXT: ["nose", "tail", "nose", "tail"]},
+    "attributes": _TWO
+    | {"image/object/difficult": [0, 1], "image/object/view": ["left", ""]}
+    | {"image/object/weight": [1.0, 0.5], "image/object/attribute/count": [1, 2]}
+    | {"image/object/attribute/colour": ["red", "blue"]},
     "extra": {**_TWO, "image/object/difficult": [0, 1], keys.EXTRA_ATTRIBUTES: json.dumps(_EXTRA)},
-    "image-classes": {
-        **_ANNOTATIONS,
-        keys.IMAGE_CLASS_TEXT: ["cat", "dog"],
-        keys.IMAGE_CLASS_LABEL: [1, 2],
-        keys.IMAGE_CLASS_CONFIDENCE: [0.5, 1.0],
-        "image/neg_category_ids": [3, 4],
-    },
+    "image-classes": _ANNOTATIONS
+    | {keys.IMAGE_CLASS_TEXT: ["cat", "dog"], keys.IMAGE_CLASS_LABEL: [1, 2]}
+    | {keys.IMAGE_CLASS_CONFIDENCE: [0.5, 1.0], "image/neg_category_ids": [3, 4]},
     # The order of the classes is not the order of their ids.
-    "captions": {
-        **_ANNOTATIONS,
-        **objects(BOTH, ["dog", "cat"], [2, 1]),
-        keys.CAPTION: ["a cat and a dog", "two animals"],
-    },
-    "keras-coco": {
-        "image": IMAGE,
-        "path": "a.png",
-        "area": 2.0,
-        "bbox": [0.5, 0.5, 2.0, 1.0],
-        "category_id": 1,
-        "id": 7,
-        "image_id": 3,
-    },
+    "captions": _ANNOTATIONS
+    | objects(BOTH, ["dog", "cat"], [2, 1])
+    | {keys.CAPTION: ["a cat and a dog", "two animals"]},
+    "keras-coco": {"image": IMAGE, "path": "a.png", "area": 2.0, "bbox": [0.5, 0.5, 2.0, 1.0]}
+    | {"category_id": 1, "id": 7, "image_id": 3},
     "slim-classification": {
         **{key: _TRAINING[key] for key in (keys.ENCODED, keys.FORMAT, keys.HEIGHT, keys.WIDTH)},
         keys.IMAGE_CLASS_LABEL: 1,
     },
-    "image-classification": {
-        "image_raw": IMAGE,
-        "height": HEIGHT,
-        "width": WIDTH,
-        "depth": 3,
-        "label": 1,
-    },
-    "image-label": {"image": IMAGE, "height": HEIGHT, "width": WIDTH, "channels": 3, "label": 1},
+    "image-classification": {"image_raw": IMAGE, "depth": 3, "label": 1, **_SIZE},
+    "image-label": {"image": IMAGE, "channels": 3, "label": 1, **_SIZE},
 }
 """Valid records, by their distinctive feature."""
 
