@@ -1,4 +1,4 @@
-"""For whom a verdict is: ``--for``, and how severe each rule is to each receiver."""
+"""``--for``: the verdict for a receiver, and how severe each rule is to each receiver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tfod.checker.check import Options, check_sources
-from tfod.checker.finding import Rule, Severity
+from tfod.checker.finding import Severity
 from tfod.checker.profiles.policy import resolve_levels
 from tfod.checker.profiles.profile import OFF, READY, features_to_profile
 from tfod.checker.receivers import ANY, CVAT, OD_API, RECEIVERS, Receiver, Verdict, choose_receiver
@@ -24,58 +24,52 @@ from tests.mutants.run import parameters_of
 from tests.records import encode, image, objects, write_shard
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+LABEL_MAP = "item { id: 1 name: 'cat' }"
 
 
 @pytest.fixture
 def outside(tmp_path: Path) -> str:
-    """Annotations alone whose box reaches out of the image: CVAT cuts it at the edge."""
+    """A shard without images whose box is outside the image: CVAT cuts it at the edge."""
     annotated = image("a.jpg", 20, 40) | objects([(0.5, 0.5, 1.5, 0.9)], ["cat"], [1])
     return write_shard(tmp_path, "x", encode(annotated | {"image/source_id": "1"}))
 
 
 @pytest.mark.parametrize(
-    ("options", "receiver", "verdict", "severity"),
+    ("options", "receiver", "verdict"),
     [
-        ((), "any", "INVALID: 1 error,", ERROR),
-        (("--for", "any"), "any", "INVALID: 1 error,", ERROR),
-        (("--for", "od-api"), "od-api", "INVALID for the OD API's trainer: ", ERROR),
-        (("--for", "cvat"), "cvat", "VALID for CVAT: 0 errors, 1 warning,", WARNING),
-        (("--profile", "cvat"), "cvat", "VALID for CVAT: 0 errors, 1 warning,", WARNING),
-        (("--profile", "cvat", "--for", "any"), "any", "INVALID: 1 error,", ERROR),
-        (("--for", "cvat", "--severity", "BOX003=error"), "cvat", "INVALID for CVAT: 1 ", ERROR),
+        ("", "any", "INVALID: 1 error,"),
+        ("--for any", "any", "INVALID: 1 error,"),
+        ("--for od-api", "od-api", "INVALID for the OD API's trainer: "),
+        ("--for cvat", "cvat", "VALID for CVAT: 0 errors, 1 warning,"),
+        ("--profile cvat", "cvat", "VALID for CVAT: 0 errors, 1 warning,"),
+        ("--profile cvat --for any", "any", "INVALID: 1 error,"),
+        ("--for cvat --severity BOX003=error", "cvat", "INVALID for CVAT: 1 "),
     ],
 )
-def test_one_verdict_for_each_receiver(
-    check: Run,
-    report_of: ReportOf,
-    outside: str,
-    options: tuple[str, ...],
-    receiver: str,
-    verdict: str,
-    severity: Severity,
+def test_verdicts(
+    check: Run, report_of: ReportOf, outside: str, options: str, receiver: str, verdict: str
 ) -> None:
-    done, text, _ = check(outside, *options)
-    assert (done, text[: len(verdict)]) == (int(verdict.startswith("IN")), verdict)
-    done, report = report_of(outside, *options)
+    is_invalid = verdict.startswith("IN")
+    done, text, _ = check(outside, *options.split())
+    assert (done, text[: len(verdict)]) == (is_invalid, verdict)
+    report = report_of(outside, *options.split())[1]
     assert report["receiver"] == receiver
-    assert report["severities"]["BOX003"] == severity.value
+    assert report["severities"]["BOX003"] == ("error" if is_invalid else "warning")
 
 
-def test_html_and_junit_say_for_whom(check: Run, outside: str) -> None:
-    _, page, _ = check(outside, "--for", "cvat", "--format", "html")
+def test_html_and_junit_name_the_receiver(check: Run, outside: str) -> None:
+    page = check(outside, "--for", "cvat", "--format", "html").out
     ready = "Ready for CVAT once it is zipped with its label map: 1 image, 1 box"
-    assert f'<h1 class="verdict">{ready}</h1>' in page
-    assert f"<title>{ready}" in page
-    _, text, _ = check(outside, "--for", "cvat")
+    assert f'<h1 class="verdict">{ready}</h1>' in page and f"<title>{ready}" in page
+    text = check(outside, "--for", "cvat").out
     assert text.splitlines()[0].endswith(" infos; zip it with its label map")
-    _, page, _ = check(outside, "--format", "html")
+    page = check(outside, "--format", "html").out
     assert '<h1 class="verdict">1 error in 1 of 1 image</h1>' in page
-    _, document, _ = check(outside, "--for", "od-api", "--format", "junit")
+    document = check(outside, "--for", "od-api", "--format", "junit").out
     assert '<property name="receiver" value="od-api" />' in document
 
 
-OWN = features_to_profile("cvat", "of the same name", {})
-LABELS = Task(labels=frozenset(("cat",)))
+ROBOFLOW, LABELS = READY["roboflow"], Task(labels=frozenset(("cat",)))
 
 
 @pytest.mark.parametrize(
@@ -83,19 +77,17 @@ LABELS = Task(labels=frozenset(("cat",)))
     [
         (None, None, None, ANY),
         (None, READY["cvat"], None, CVAT),
-        (None, READY["roboflow"], None, ANY),
-        (None, OWN, None, ANY),
+        (None, ROBOFLOW, None, ANY),
+        (None, features_to_profile("cvat", "of the same name", {}), None, ANY),
         (None, None, LABELS, CVAT),
-        (None, READY["roboflow"], LABELS, ANY),
-        (CVAT, READY["roboflow"], None, CVAT),
+        (None, ROBOFLOW, LABELS, ANY),
+        (CVAT, ROBOFLOW, None, CVAT),
         (ANY, READY["cvat"], LABELS, ANY),
         (ANY, None, LABELS, ANY),
         (OD_API, None, None, OD_API),
     ],
 )
-def test_what_is_not_named_follows_from_what_is(
-    receiver: Any, profile: Any, task: Task | None, expected: Receiver
-) -> None:
+def test_default_receiver(receiver: Any, profile: Any, task: Any, expected: Receiver) -> None:
     assert choose_receiver(receiver, profile, task) is expected
 
 
@@ -107,11 +99,10 @@ def test_what_is_not_named_follows_from_what_is(
         ({"image_raw": b"x", "height": 1, "width": 1, "depth": 3, "label": 0}, "none", 1),
     ],
 )
-def test_records_of_another_kind_are_not_for_cvat(
-    report_of: ReportOf, tmp_path: Path, features: dict[str, Any], profile: str, code: int
+def test_other_records_are_not_for_cvat(
+    report_of: ReportOf, tmp_path: Path, features: Any, profile: str, code: int
 ) -> None:
-    shard = write_shard(tmp_path, "x", encode(features))
-    done, report = report_of(shard, "--for", "cvat")
+    done, report = report_of(write_shard(tmp_path, "x", encode(features)), "--for", "cvat")
     assert (done, report["profile"]["name"]) == (code, profile)
     assert ("EXA010" in report["severities"]) is (profile == "none")
 
@@ -119,42 +110,41 @@ def test_records_of_another_kind_are_not_for_cvat(
 TABLE = {"fare": 1.5, "cabin": "C85", "age": 22.0, "sex": "male"}
 
 
-@pytest.mark.parametrize("receiver", ["cvat", "od-api", "any"])
-def test_a_table_is_to_be_another_dataset(
-    check: Run, report_of: ReportOf, tmp_path: Path, receiver: str
+@pytest.mark.parametrize(
+    ("receiver", "title"), [("cvat", "CVAT"), ("od-api", "the OD API's trainer"), ("any", None)]
+)
+def test_tables(
+    check: Run, report_of: ReportOf, tmp_path: Path, receiver: str, title: str | None
 ) -> None:
     shard = write_shard(tmp_path, "x", *[encode(TABLE)] * 30)
     code, report = report_of(shard, "--for", receiver)
     (finding,) = report["findings"]
     assert (code, finding["code"]) == (1, "EXA010")
-    own = f"tfod describe {shard} --as-profile" in finding["fix"]
-    title = {"cvat": "CVAT", "od-api": "the OD API's trainer"}.get(receiver)
-    other = f"Export an object detection dataset, with image/filename and boxes, for {title}."
-    assert own if title is None else finding["fix"] == other
-    keys = list(TABLE)
-    assert finding["message"].endswith(f"their features are {', '.join(keys)}")
-    _, page, _ = check(shard, "--for", receiver, "--format", "html")
+    fix = f", for {title}." if title else f"tfod describe {shard} --as-profile"
+    assert fix in finding["fix"]
+    keys = f"their features are {', '.join(TABLE)}"
+    assert finding["message"].endswith(keys)
+    page = check(shard, "--for", receiver, "--format", "html").out
     (headline,) = re.findall(r'<h1 class="verdict">(.*?)</h1>', page)
-    assert headline.endswith(f"match no profile; their features are {', '.join(keys)}")
-
-
-def test_a_few_records_of_detection_beside_a_table(report_of: ReportOf, tmp_path: Path) -> None:
+    assert headline.endswith(f"match no profile; {keys}")
+    # The same with a few detection records.
     write_shard(tmp_path, "some", training("a.jpg"), training("b.jpg"))
-    write_shard(tmp_path, "table", *[encode(TABLE)] * 5)
-    for receiver in ("cvat", "od-api", "any"):
-        code, report = report_of(str(tmp_path), "--for", receiver)
-        assert (code, report["profile"]["name"]) == (1, "none")
-        assert report["counts"]["by_code"]["EXA010"] == 1
+    code, report = report_of(tmp_path, "--for", receiver)
+    assert (code, report["profile"]["name"]) == (1, "none")
+    assert report["counts"]["by_code"]["EXA010"] == 1
 
 
-def test_the_user_then_the_receiver_then_the_profile() -> None:
-    rule = all_rules()["BOX003"]
-    output = {"BOX": INFO, "BOX003": WARNING}
-    assert resolve_levels({"BOX": OFF})[rule.code] is OFF
-    assert resolve_levels({"BOX003": OFF}, {"BOX": INFO})[rule.code] is INFO
-    assert resolve_levels({"BOX003": OFF}, output)[rule.code] is WARNING
-    assert resolve_levels({"BOX003": OFF}, output, {"BOX": ERROR})[rule.code] is ERROR
-    assert resolve_levels({}, {}, {})[rule.code] is ERROR
+def test_precedence_of_severities() -> None:
+    """The user's take precedence over the receiver's, and these over the profile's."""
+    receiver = {"BOX": INFO, "BOX003": WARNING}
+    for levels, expected in (
+        ([{"BOX": OFF}], OFF),
+        ([{"BOX003": OFF}, {"BOX": INFO}], INFO),
+        ([{"BOX003": OFF}, receiver], WARNING),
+        ([{"BOX003": OFF}, receiver, {"BOX": ERROR}], ERROR),
+        ([{}, {}, {}], ERROR),
+    ):
+        assert resolve_levels(*levels)["BOX003"] is expected
 
 
 SITUATIONS = (
@@ -164,19 +154,19 @@ SITUATIONS = (
     (CVAT, Task(frames=(Frame("a.jpg", 0, 20, 40),))),
     (CVAT, Task(new_tasks=True)),
 )
-"""Whoever reads it; the OD API's trainer; CVAT: a task not known, a task, a project."""
+"""Any reader; the OD API's trainer; CVAT: without a task, a task, a project."""
 DIFFERENT = {
-    # It opens shards without a compression_type; tfod finds the compression by itself.
+    # The trainer opens shards without a compression_type; tfod finds the compression.
     "TFR010": "WEWWW",
     "TFR014": "IEIII",
-    # CVAT's import needs names and boxes alone, and cuts boxes at the edge.
+    # CVAT's import needs only names and boxes, and cuts boxes at the edge.
     **dict.fromkeys(("EXA003", "BOX003", "BOX012", "BOX023"), "EEWWW"),
-    # The class text decides; a label map is only asked for ids without one.
+    # The class text decides; a label map is only needed for ids.
     **dict.fromkeys((f"LAB{n:03}" for n in (3, 4, 5, 6, 10, 11, 12, 15)), "EEWWW"),
-    # No label is found for such an object, whatever labels there are.
+    # These objects have no label in any task.
     "LAB018": "IIEEE",
     "SET004": "EEWWW",
-    # A task has its own images; of a project they become the tasks' frames.
+    # A task has images; a project gets them from the zip.
     "IMG001": "EE--E",
     **dict.fromkeys(("IMG002", "IMG009"), "EEW-E"),
     **dict.fromkeys(("IMG003", "IMG005", "IMG014", "IMG017"), "EEW-W"),
@@ -184,16 +174,16 @@ DIFFERENT = {
     "IMG006": "EWW-E",
     "NAM013": "EWEEE",
     "IMG016": "WW---",
-    # The trainer reads height and width for masks of numbers alone, and no names.
+    # The trainer needs height and width only for numeric masks, and no names.
     **dict.fromkeys(("IMG012", "IMG015", "NAM006"), "EWEEE"),
     "NAM001": "EWEWW",
     "NAM002": "WWEWW",
     "NAM009": "IIEII",
     # CVAT's import draws masks on its frames.
     "BOX017": "WWEEE",
-    # Nor has it a place for keypoints.
+    # CVAT does not import keypoints.
     "BOX021": "EEWWW",
-    # Numbers are what others want, see below.
+    # Only other receivers need numbers, see below.
     **dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019"), "I----"),
     **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), "EWEEE"),
     "TSK003": "WWEEW",
@@ -201,61 +191,51 @@ DIFFERENT = {
 """The rules that are not equally severe to all, in the order of the situations; - is off."""
 
 
-def test_how_severe_each_rule_is_to_each_receiver() -> None:
-    found = {
-        code: "".join(_letter(rule, receiver, task) for receiver, task in SITUATIONS)
-        for code, rule in all_rules().items()
-    }
-    assert {code: output for code, output in found.items() if len(set(output)) > 1} == DIFFERENT
+def test_severity_of_each_rule_to_each_receiver() -> None:
+    found = dict.fromkeys(all_rules(), "")
+    for receiver, task in SITUATIONS:
+        levels = resolve_levels(receiver=receiver.severities(task))
+        for code in found:
+            found[code] += levels[code].value[0].upper() if levels[code] else "-"
+    assert {code: letters for code, letters in found.items() if len({*letters}) > 1} == DIFFERENT
 
 
 @pytest.mark.parametrize(
-    ("source_id", "receivers"),
+    ("source_id", "refusing"),
     [
         ("a.jpg", {"tf-vision", "model-maker", "efficientdet"}),
         ("16777217", {"efficientdet"}),
         ("16777216", set()),
     ],
 )
-def test_source_ids_are_numbers_to_some(
-    check: Run, tmp_path: Path, source_id: str, receivers: set[str]
-) -> None:
-    record = training("a.jpg", **{"image/source_id": source_id})
-    shard = write_shard(tmp_path, "x", record)
+def test_numeric_source_ids(check: Run, tmp_path: Path, source_id: str, refusing: set[str]) -> None:
+    shard = write_shard(tmp_path, "x", training("a.jpg", **{"image/source_id": source_id}))
     readers = RECEIVERS.keys() - {"keras", "cvat"}
-    refused = {name for name in readers if check(shard, "--for", name)[0]}
-    assert refused == receivers
-    assert ("is not a number" in check(shard)[1]) is (source_id == "a.jpg")
+    assert {name for name in readers if check(shard, "--for", name).code} == refusing
+    assert ("is not a number" in check(shard).out) is (source_id == "a.jpg")
 
 
-def test_a_hundred_objects_stop_efficientdet(check: Run, tmp_path: Path) -> None:
-    """It pads to 100 and asserts that there are fewer (tf.assert_less)."""
-    for count, receivers in ((99, []), (100, ["efficientdet"]), (101, ["efficientdet"])):
-        boxes = [(0.1, 0.1, 0.9, 0.1 + n / 200) for n in range(1, count + 1)]
-        lists = objects(boxes, ["cat"] * count, [1] * count)
-        changes = {**lists, "image/source_id": "7"}
-        shard = write_shard(tmp_path, str(count), training("a.jpg", **changes))
-        readers = ("od-api", "tf-vision", "model-maker", "efficientdet")
-        assert [name for name in readers if check(shard, "--for", name)[0]] == receivers
+@pytest.mark.parametrize(("count", "refusing"), [(99, []), (100, ["efficientdet"])])
+def test_a_hundred_objects(check: Run, tmp_path: Path, count: int, refusing: list[str]) -> None:
+    """EfficientDet pads to 100 and asserts that there are fewer (tf.assert_less)."""
+    boxes = [(0.1, 0.1, 0.9, 0.1 + n / 200) for n in range(1, count + 1)]
+    shard = write_shard(tmp_path, "x", training("a.jpg", boxes, **{"image/source_id": "7"}))
+    readers = ("od-api", "tf-vision", "model-maker", "efficientdet")
+    assert [name for name in readers if check(shard, "--for", name).code] == refusing
 
 
 NOT_SEEN = {
-    # TF-Vision reads masks as PNG; other receivers as numbers, too, which is the layout's affair.
+    # TF-Vision reads masks as PNG; others also as numbers, which depends on the layout.
     (receiver, f"{mutant}.tfrecord")
     for receiver in ("tf-vision", "model-maker")
     for mutant in ("BOX015-of-both-pass-a", "BOX023-inverted-numbers-fail-d")
 }
+_MUTANTS = (one for one in all_mutants() if set(one.options) <= {"profile"})
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    parameters_of(
-        (one for one in all_mutants() if set(one.options) <= {"profile"}), lambda one: not one.fires
-    ),
-)
-def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
-    mutant: Mutant, mutants: Path
-) -> None:
+@pytest.mark.parametrize("mutant", parameters_of(_MUTANTS, lambda one: not one.fires))
+def test_the_list_of_all_receivers(mutant: Mutant, mutants: Path) -> None:
+    """It agrees with a check for each receiver."""
     sources = [mutant.path(mutants)]
     for one in check_sources(sources, Options(receiver=ANY)).verdicts:
         takes = one.verdict is not Verdict.FAILS
@@ -263,40 +243,26 @@ def test_the_list_of_all_receivers_says_what_each_of_them_is_told(
         assert (takes == valid) is ((one.receiver.name, mutant.name) not in NOT_SEEN)
 
 
-def _letter(rule: Rule, receiver: Receiver, task: Task | None) -> str:
-    severity = resolve_levels(receiver=receiver.severities(task))[rule.code]
-    return severity.value[0].upper() if severity else "-"
-
-
 @pytest.mark.parametrize("receiver", ["od-api", "any"])
 @pytest.mark.parametrize(
     ("changes", "label_map", "valid"),
     [
-        ({}, "item { id: 1 name: 'cat' }", True),
-        ({"image/object/class/label": [2]}, "item { id: 1 name: 'cat' }", True),
-        ({"image/object/class/label": [0]}, "item { id: 1 name: 'cat' }", True),
+        ({}, LABEL_MAP, True),
+        ({"image/object/class/label": [2]}, LABEL_MAP, True),
+        ({"image/object/class/label": [0]}, LABEL_MAP, True),
         ({"image/object/class/label": [0]}, None, True),
         ({"image/object/class/label": [0], "image/object/class/text": []}, None, False),
-        ({"image/object/class/text": ["dog"]}, "item { id: 1 name: 'cat' }", False),
-        ({"image/object/bbox/xmax": [0.1]}, "item { id: 1 name: 'cat' }", True),
-        ({"image/object/bbox/xmax": [0.05]}, "item { id: 1 name: 'cat' }", False),
+        ({"image/object/class/text": ["dog"]}, LABEL_MAP, False),
+        ({"image/object/bbox/xmax": [0.1]}, LABEL_MAP, True),
+        ({"image/object/bbox/xmax": [0.05]}, LABEL_MAP, False),
         ({}, "item { id: 1 name: \u201ccat\u201d }", False),
-        ({}, "\ufeffitem { id: 1 name: 'cat' }", False),
-        ({"image/format": "raw"}, "item { id: 1 name: 'cat' }", False),
+        ({}, f"\ufeff{LABEL_MAP}", False),
+        ({"image/format": "raw"}, LABEL_MAP, False),
     ],
 )
-def test_what_the_trainer_reads(
-    check: Run,
-    tmp_path: Path,
-    receiver: str,
-    changes: dict[str, Any],
-    label_map: str | None,
-    valid: bool,
+def test_records_for_the_trainer(
+    check: Run, tmp_path: Path, receiver: str, changes: Any, label_map: str | None, valid: bool
 ) -> None:
-    shard = write_shard(tmp_path, "train", training(**changes))
-    if label_map is None:
-        (tmp_path / "label_map.pbtxt").unlink()
-    else:
-        (tmp_path / "label_map.pbtxt").write_text(label_map, encoding="utf-8")
+    shard = write_shard(tmp_path, "train", training(**changes), label_map=label_map)
     code, text, _ = check(shard, "--for", receiver)
     assert (code == 0) is valid, text
