@@ -1,4 +1,4 @@
-"""Reports made to measure for the tests of the renderers."""
+"""Reports for the tests of the renderers."""
 
 from __future__ import annotations
 
@@ -19,51 +19,27 @@ from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
 from tfod.checker.reporters.samples import Sample
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
-"""What a report in JSON is."""
 VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
-
-def _rule(code: str, severity: Severity, title: str, why: str, fix: str) -> Rule:
-    return Rule(code, severity, title, why, fix, "an issue", lambda _: ())
-
-
-RULES = {
-    one.code: one
-    for one in (
-        _rule(
-            "TFR904",
-            ERROR,
-            "data checksum is wrong",
-            "TensorFlow stops here and does not say in which file.",
-            "Copy or download the shard again, or write it anew from the annotations.",
-        ),
-        _rule(
-            "BOX903",
-            ERROR,
-            "box outside the image",
-            "The trainer stops on coordinates above 1.1.",
-            "Clip boxes to the image.",
-        ),
-        _rule(
-            "LAB906",
-            WARNING,
-            "class differs from the map by case or spaces",
-            "It is another class to every reader.",
-            "Write the class as the label map has it.",
-        ),
-        _rule("SET901", ERROR, "a shard of the set is missing", "", "Find the missing shard."),
-        _rule("ZIP917", INFO, "stray files", "They do no harm.", "Leave them out when zipping."),
-    )
-}
-"""Rules that are not in the registry, so that these tests do not change with its texts."""
+# Rules that are not in the registry, so that these tests do not change with its texts.
+_WHY = "TensorFlow stops here and does not say in which file."
+_RULES = [
+    ("TFR904", ERROR, "data checksum is wrong", _WHY, "Copy or download the shard again."),
+    ("BOX903", ERROR, "box outside the image", "The trainer stops on coordinates above 1.1.",
+     "Clip boxes to the image."),
+    ("LAB906", WARNING, "class differs from the map by case or spaces", "Readers distinguish them.",
+     "Use the name in the label map."),
+    ("SET901", ERROR, "a shard of the set is missing", "", "Find the missing shard."),
+    ("ZIP917", INFO, "stray files", "They do no harm.", "Leave them out when zipping."),
+]  # fmt: skip
+RULES = {fields[0]: Rule(*fields, "an issue", lambda _: ()) for fields in _RULES}
 
 
 def found(code: str, message: str, shard: str = "a.record", **fields: Any) -> Finding:
     """A finding with its rule's severity and fix."""
-    rule = RULES[code]
-    given: dict[str, Any] = {"severity": rule.severity, "fix": rule.fix, **fields}
-    return Finding(code=code, message=message, shard=shard, **given)
+    defaults: dict[str, Any] = {"severity": RULES[code].severity, "fix": RULES[code].fix}
+    return Finding(code=code, message=message, shard=shard, **(defaults | fields))
 
 
 def make_report(
@@ -77,25 +53,22 @@ def make_report(
     baseline: Baseline | None = None,
     **profile: str,
 ) -> Report:
-    """A report of these findings, of which the first ``most`` are listed; counts are true."""
+    """A report of these findings, of which the first ``most`` are listed."""
     every = Findings(sys.maxsize)
     every.keep(findings)
-    names = [*sources]
-    shards = [ShardResult(one, "", "label_map.pbtxt") for one in names]
+    shards = [ShardResult(one, "", "label_map.pbtxt") for one in sources]
     if shards:
         read = {"records": 1204, "images": 1200, "decoded": 1000, "boxes": 1}
         shards[0] = replace(shards[0], **read)
-    chosen = ChosenProfile(**{"name": "cvat", "reason": "requested", **profile})
-    files = [SourceFile(name, 1_234_567) for name in names]
     dataset = DatasetReport(
         name="data",
-        profile=chosen,
+        profile=ChosenProfile(**{"name": "cvat", "reason": "requested", **profile}),
         findings=every,
         fail_on=fail_on,
         shards=shards,
         **(figures or {}),
         undecoded=Undecoded("spread over all shards", "--decode all"),
-        files=files,
+        files=[SourceFile(name, 1_234_567) for name in sources],
     )
     return Report.of(
         [dataset],
@@ -109,13 +82,13 @@ def make_report(
 
 
 def some_figures() -> dict[str, Counter[Any]]:
-    """Figures of two images with three boxes."""
+    """Statistics of two images with three boxes."""
     classes = Counter({"person": 2, "автомобиль": 1})
     return {"classes": classes, "image_sizes": Counter({(1080, 1920): 2})}
 
 
 def sample(image: bytes | None = None, boxes: object = (), **fields: object) -> Sample:
-    """An image of record 1 with its boxes, as the pages of reports draw it."""
+    """An image of record 1 with its boxes."""
     given = {"shard": "a.record", "record": 1, "item": "1.jpg", "height": 320, "width": 640}
     given |= {"classes": ("person", "cat"), **fields}
     return Sample(image=image, boxes=np.asarray(boxes, np.float32).reshape(-1, 4), **given)
@@ -131,28 +104,19 @@ HOSTILE = (
     "{{ 7 * 7 }}{% raw %}",
     "two\nlines\r\tand \u2028 more",
 )
-"""Texts that a shard may hold to steer what shows them."""
+"""Texts of a shard that try to control a reader."""
 
 
 def hostile_report() -> Report:
-    """Every text that comes from the data is hostile."""
+    """A report in which each text from the data is hostile."""
     figures = some_figures()
-    findings = []
-    for record, text in enumerate(HOSTILE):
-        figures["classes"][text] = 1
-        findings.append(
-            found(
-                "LAB906",
-                f"class {text}",
-                shard=text,
-                record=record,
-                offset=0,
-                item=text,
-                feature=text,
-                value=text,
-                fix=text,
-            )
+    figures["classes"].update(HOSTILE)
+    findings = [
+        found("LAB906", f"class {text}", text, record=record, offset=0)._replace(
+            item=text, feature=text, value=text, fix=text
         )
+        for record, text in enumerate(HOSTILE)
+    ]
     return make_report(
         findings, sources=HOSTILE, figures=figures, name=HOSTILE[0], reason=HOSTILE[2]
     )

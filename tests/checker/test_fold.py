@@ -1,13 +1,15 @@
-"""Results of shards, in their order: bounded, truly counted, and the same whoever made them."""
+"""Results of shards in order: limited, counted, and the same from several processes."""
 
 from __future__ import annotations
 
 import gzip
 import io
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,39 +18,39 @@ from PIL import Image
 from tfod.checker import check as check_module
 from tfod.checker.analysis import decoding
 from tfod.checker.analysis import result as result_module
-from tfod.checker.analysis.decoding import MaxDecoded
 from tfod.checker.analysis.result import MAX_COUNTED_KEYS, add_bounded
 from tfod.checker.check import Options, check_sources
 from tfod.checker.finding import Finding, Findings, Severity, select_listed
 from tfod.checker.profiles.profile import OFF, READY
+from tfod.checker.report import Report
 from tfod.checker.reporters.json import render_json
 from tfod.checker.reporters.text import render_text
 from tfod.checker.reporters.wording import format_verdict
 from tfod.checker.rules.registry import all_rules
 from tfod.sources.resolver import resolve
 
-from tests.mutants.sound import flip, jpeg, record
-from tests.mutants.sound import shard as shard_of
+from tests.mutants.sound import flip, jpeg, record, shard
 from tests.records import encode, frame, image, objects, write_shard
 
-BOX = (0.25, 0.25, 0.5, 0.75)
-INFO, WARNING, ERROR = Severity
-RANK = attrgetter("rank")
-HANGING = (-0.5, 0.25, 1.5, 2.25)
+BOX, HANGING = (0.25, 0.25, 0.5, 0.75), (-0.5, 0.25, 1.5, 2.25)
 IN_PIXELS = (10.0, 5.0, 20.0, 15.0)
+INFO, WARNING, ERROR = Severity
 NAMES = {"TFR002": ERROR, "BOX007": OFF, "BOX010": WARNING, "BOX010:limit": INFO, "NAM010": INFO}
+CVAT = Options(profile=READY["cvat"])
+# Half of a JPEG of 95 % quality, with an end marker.
+CUT = jpeg(quality=95)[: len(jpeg(quality=95)) // 2] + b"\xff\xd9"
 
 
 @given(st.lists(st.tuples(st.sampled_from([*NAMES]), st.sampled_from("ab")), max_size=30))
 def test_findings_of_parts_are_those_of_the_whole(fired: list[tuple[str, str]]) -> None:
     whole, parts = Findings(4, NAMES), Findings(4, NAMES)
-    for name, shard in fired:
+    for name, source in fired:
         code, _, case = name.partition(":")
         part = Findings(4, NAMES)
         for findings in (whole, part):
-            findings.add(all_rules()[code], [Finding(message="m", shard=shard, case=case)])
+            findings.add(all_rules()[code], [Finding(message="m", shard=source, case=case)])
         parts.merge(part)
-    if "NAM010" not in {name for name, _ in fired}:  # which speaks once, of each shard
+    if "NAM010" not in {name for name, _ in fired}:  # which has one finding per shard
         assert (parts.counts, parts.worst, parts.names) == (whole.counts, whole.worst, whole.names)
         assert select_listed(parts, ["a", "b"]) == select_listed(whole, ["a", "b"])
     kept = {
@@ -60,10 +62,11 @@ def test_findings_of_parts_are_those_of_the_whole(fired: list[tuple[str, str]]) 
     assert len(select_listed(whole, ["a", "b"])) == min(4, whole.total)
     assert whole.names == {name for name, _ in fired}
     for code, worst in whole.worst.items():
-        assert worst is max((NAMES[one] for one in whole.names if one[:6] == code), key=RANK)
+        levels = (NAMES[one] for one in whole.names if one[:6] == code)
+        assert worst is max(levels, key=attrgetter("rank"))
 
 
-def test_of_too_many_kinds_the_first_are_counted() -> None:
+def test_only_the_first_of_too_many_keys_are_counted() -> None:
     counts: Counter[int] = Counter()
     for number in range(MAX_COUNTED_KEYS + 10):
         add_bounded(counts, {number: 1})
@@ -71,8 +74,8 @@ def test_of_too_many_kinds_the_first_are_counted() -> None:
     assert len(counts) == MAX_COUNTED_KEYS and counts[0] == 6
 
 
-def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
-    """A record for each box."""
+def write_boxes(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
+    """A shard with a record for each box."""
     records = [
         encode(image(f"{number}.jpg", 20, 40) | objects([one], ["cat"], [1]))
         for number, one in enumerate(boxes)
@@ -80,50 +83,42 @@ def shard(folder: Path, name: str, *boxes: tuple[float, ...]) -> str:
     return write_shard(folder, name, *records)
 
 
-def test_boxes_in_pixels_are_told_from_those_that_hang_over_the_edge(tmp_path: Path) -> None:
-    """Each by itself, whatever is around it, and beyond what is listed."""
-    shard(tmp_path, "fractions", *[BOX] * 20, *[HANGING] * 9, *[IN_PIXELS] * 2)
-    shard(tmp_path, "pixels", HANGING, HANGING, BOX)
-    report = check_sources([str(tmp_path)], Options(profile=READY["cvat"], max_findings=12))
-    fractions, pixels = (
-        {code: report.counts.by_shard[str(tmp_path / f"{name}.tfrecord")].get(code)
-         for code in ("BOX003", "BOX005")}
-        for name in ("fractions", "pixels")
-    )  # fmt: skip
-    assert fractions == {"BOX003": 9, "BOX005": 2}
-    assert pixels == {"BOX003": 2, "BOX005": None}
+def test_boxes_in_pixels_differ_from_boxes_across_the_edge(tmp_path: Path) -> None:
+    """In any shard, and beyond the listed findings."""
+    mixed = write_boxes(tmp_path, "mixed", *[BOX] * 20, *[HANGING] * 9, *[IN_PIXELS] * 2)
+    few = write_boxes(tmp_path, "few", HANGING, HANGING, BOX)
+    report = check_sources([str(tmp_path)], replace(CVAT, max_findings=12))
+    for path, expected in ((mixed, (9, 2)), (few, (2, None))):
+        counts = report.counts.by_shard[path]
+        assert (counts["BOX003"], counts.get("BOX005")) == expected
     (message,) = {one.message for one in report.findings if one.code == "BOX003"}
     assert "by 1.25 of" in message and "xmin -0.5, ymin 0.25, xmax 1.5, ymax 2.25" in message
-    off = Options(profile=READY["cvat"], severities={"BOX003": OFF})
+    off = replace(CVAT, severities={"BOX003": OFF})
     assert "BOX003" not in check_sources([str(tmp_path)], off).counts.by_code
 
 
-def test_an_inverted_box_that_hangs_over_is_inverted(tmp_path: Path) -> None:
-    path = shard(tmp_path, "s", BOX, BOX, (2.25, 0.25, 0.5, 0.75))
-    report = check_sources([path], Options(profile=READY["cvat"]))
+def test_an_inverted_box_across_the_edge_is_inverted(tmp_path: Path) -> None:
+    report = check_sources([write_boxes(tmp_path, "s", BOX, BOX, (2.25, 0.25, 0.5, 0.75))], CVAT)
     assert {"BOX003": 1, "BOX006": 1}.items() <= report.counts.by_code.items()
 
 
-def test_more_damages_than_records_between_them(tmp_path: Path) -> None:
-    """They are told in the order of the records, however many there are."""
-    sound = encode(image("a.jpg") | objects([BOX], ["cat"], [1]))
+def test_more_damaged_records_than_valid_ones_are_in_order(tmp_path: Path) -> None:
+    valid = frame(encode(image("a.jpg") | objects([BOX], ["cat"], [1])))
     damaged = flip(frame(b"x"), -1)
-    (tmp_path / "a.tfrecord").write_bytes((frame(sound) + damaged * 3000) + frame(sound) + damaged)
+    (tmp_path / "a.tfrecord").write_bytes(valid + damaged * 3000 + valid + damaged)
     report = check_sources([str(tmp_path)], Options(max_findings=5000))
     records = [one.record for one in report.findings if one.code == "TFR004"]
-    assert records == [*range(1, 3001), 3002]
-    assert report.counts.records == 2
+    assert records == [*range(1, 3001), 3002] and report.counts.records == 2
 
 
-@pytest.fixture
-def large(tmp_path: Path) -> Path:
-    """Shards of 260 images each, of which image 250 is damaged."""
-    sound, cut = jpeg(quality=95), jpeg(quality=95)
-    cut = cut[: len(cut) // 2] + b"\xff\xd9"
-    records = [record(f"{n}.jpg", encoded=cut if n == 250 else sound) for n in range(260)]
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two shards of 260 images each, of which image 250 is damaged."""
+    folder, whole = tmp_path_factory.mktemp("large"), jpeg(quality=95)
+    data = shard(*(record(f"{n}.jpg", encoded=CUT if n == 250 else whole) for n in range(260)))
     for name in ("train", "val"):
-        (tmp_path / f"{name}.tfrecord").write_bytes(shard_of(*records))
-    return tmp_path
+        (folder / f"{name}.tfrecord").write_bytes(data)
+    return str(folder)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -140,19 +135,14 @@ def large(tmp_path: Path) -> Path:
         (None, 1000, 260, ""),
     ],
 )
-def test_which_images_are_decoded(
-    large: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    requested: MaxDecoded,
-    max_bytes: int,
-    decoded: int,
-    reason: str,
+def test_decoded_images(
+    large: str, monkeypatch: Any, requested: Any, max_bytes: int, decoded: int, reason: str,
     threads: int,
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.setattr(decoding.os, "cpu_count", lambda: threads)
     monkeypatch.setattr(decoding, "MAX_BYTES_TO_DECODE", max_bytes)
     monkeypatch.setattr(decoding, "_SAMPLE", 399)  # of two shards
-    report = check_sources([str(large)], Options(decode=requested))
+    report = check_sources([large], Options(decode=requested))
     assert [one.decoded for one in report.shards] == [decoded, decoded]
     assert report.undecoded.reason == reason
     if not reason:
@@ -171,31 +161,26 @@ def test_which_images_are_decoded(
         ("auto", [10**9], 1000),
         ("auto", [10**9] * 3, 333),
         ("auto", [10**9] * 6, 200),
-        ("auto", [None], 1000),  # a server does not tell it
+        ("auto", [None], 1000),  # a server without Content-Length
         (7, [1], 7),
         (None, [10**9], None),
         (0, [1], 0),
     ],
 )
 def test_the_number_of_images_depends_on_all_shards(
-    requested: MaxDecoded, sizes: list[int | None], expected: int | None
+    requested: Any, sizes: list[int | None], expected: int | None
 ) -> None:
-    chosen = decoding.choose_decoding(requested, sizes)
-    assert chosen == (expected, requested is not None)
+    assert decoding.choose_decoding(requested, sizes) == (expected, requested is not None)
 
 
-@pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_a_sample_is_spread_unless_the_length_is_unknown(tmp_path: Path, compression: str) -> None:
-    """A damaged image is in each tenth of the shard."""
-    cut = jpeg(quality=95)
-    cut = cut[: len(cut) // 2] + b"\xff\xd9"
-    data = shard_of(*(record(f"{n}.jpg", encoded=cut) for n in range(100)))
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(gzip.compress(data) if compression else data)
-    report = check_sources([str(path)], Options(decode=30))
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_sample_is_spread_over_a_plain_shard(tmp_path: Path, is_compressed: bool) -> None:
+    data = shard(*(record(f"{n}.jpg", encoded=CUT) for n in range(100)))
+    (tmp_path / "a.tfrecord").write_bytes(gzip.compress(data) if is_compressed else data)
+    report = check_sources([str(tmp_path)], Options(decode=30))
     records = [one.record for one in report.findings if one.code == "IMG003"]
     assert report.counts.decoded == len(records) == 30
-    if compression:
+    if is_compressed:
         assert records == [*range(30)]
         assert report.undecoded.reason == "the first ones of each shard"
     else:
@@ -205,52 +190,50 @@ def test_a_sample_is_spread_unless_the_length_is_unknown(tmp_path: Path, compres
         assert both == "spread over all shards, but the first ones of compressed shards"
 
 
-def test_processes_decode_the_same_sample(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_decode_the_same_sample(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_module, "_MIN_BYTES_FOR_PROCESSES", 0)
     monkeypatch.setattr(decoding, "MAX_BYTES_TO_DECODE", 1000)
     monkeypatch.setattr(decoding, "_SAMPLE_PER_SHARD", 30)
     monkeypatch.setattr(decoding, "_SAMPLE", 80)
-    one, two = (check_sources([str(large)], Options(jobs=jobs)) for jobs in (1, 2))
+    one, two = (check_sources([large], Options(jobs=jobs)) for jobs in (1, 2))
     assert [shard.decoded for shard in one.shards] == [40, 40]
     assert render_json(replace(two, duration=one.duration)) == render_json(one)
 
 
-def test_an_image_of_many_pixels_in_few_bytes_is_only_decoded_on_request(tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
+@pytest.fixture
+def check(tmp_path: Path) -> Callable[..., Report]:
+    """Check a shard of these images."""
+
+    def check_images(*images: bytes, **options: Any) -> Report:
+        records = (record(f"{n}.jpg", encoded=one) for n, one in enumerate(images))
+        (tmp_path / "a.tfrecord").write_bytes(shard(*records))
+        return check_sources([str(tmp_path / "a.tfrecord")], Options(**options))
+
+    return check_images
+
+
+def test_images_that_are_not_decoded(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (2000, 2000)).save(buffer, "PNG")
-    path.write_bytes(shard_of(record("a.png", encoded=buffer.getvalue())))
-    report = check_sources([str(path)])
+    report = check(buffer.getvalue())
     assert report.counts.decoded == 0
     assert "many more pixels than bytes" in report.undecoded.reason
-    assert check_sources([str(path)], Options(decode=None)).counts.decoded == 1
-
-
-def test_what_is_no_image_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(shard_of(record("a.jpg", encoded=jpeg()), record("b.jpg", encoded=b"<html>")))
-    report = check_sources([str(path)])
+    assert check(buffer.getvalue(), decode=None).counts.decoded == 1
+    report = check(jpeg(), b"<html>")
     assert (report.counts.decoded, report.undecoded.fix) == (1, "")
     assert "1 of 2 images decoded, because the others are not images" in format_verdict(report)
-
-
-def test_without_pillow_the_verdict_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     for module in (decoding, result_module):
         monkeypatch.setattr(module, "can_decode", lambda: False)
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(shard_of(record("a.jpg", encoded=jpeg())))
-    report = check_sources([str(path)])
+    report = check(jpeg())
     assert "; 0 of 1 image decoded, because Pillow is not installed" in format_verdict(report)
     assert "pip install Pillow" in render_text(report, color=False)
 
 
-def test_a_shard_that_goes_meanwhile(tmp_path: Path) -> None:
-    shard(tmp_path, "a", BOX)
-    gone = Path(shard(tmp_path, "b", BOX))
+def test_a_shard_that_is_deleted_during_the_check(tmp_path: Path) -> None:
+    write_boxes(tmp_path, "a", BOX)
+    gone = write_boxes(tmp_path, "b", BOX)
     with resolve([str(tmp_path)]) as found:
-        gone.unlink()
+        Path(gone).unlink()
         report = check_module.check(found)
-    assert [one.shard for one in report.findings if one.code == "TFR013"] == [str(gone)]
+    assert [one.shard for one in report.findings if one.code == "TFR013"] == [gone]
     assert report.counts.records == 1

@@ -1,4 +1,4 @@
-"""Whatever the bytes: a report, never an exception, in little memory; test_linear counts steps."""
+"""For any bytes: a report, never an exception, in little memory; test_linear counts steps."""
 
 from __future__ import annotations
 
@@ -31,140 +31,131 @@ from tests.zip_forge import Item, forge
 
 MIB = 1 << 20
 PAYLOADS = tuple(record(f"{n}.png", encoded=png((2 + n, 2)), width=2 + n, height=2) for n in (0, 1))
-SHARD = shard(*PAYLOADS)
+SHARD, BOUNDARY = shard(*PAYLOADS), len(frame(PAYLOADS[0]))
 GZIP = gzip.compress(SHARD, mtime=0)
-GZIP_HEAD = 10  # of which neither time nor system matter to anybody
+GZIP_HEAD = 10  # with the time and the system, which readers ignore
 ZIP = forge(Item("a.record", SHARD), Item("label_map.pbtxt", LABEL_MAP), Item("x/b.png", png()))
 HEAD, FOOT = 12, 4
+TF = {"profile": READY["tf_detection_api"]}
 _known: set[frozenset[str]] = set()
 quick = examples(120)
 
 
-def check_bytes(folder: Path, name: str, data: bytes, **options: Any) -> Report:
-    """Check a file; the report is JSON by the schema."""
-    path = folder / name
-    path.write_bytes(data)
-    return check_path(path, **options)
+@pytest.fixture
+def check(tmp_path: Path) -> Callable[..., Report]:
+    """Write a file and check it; the report is JSON by the schema."""
 
+    def check_bytes(name: str, data: bytes, **options: Any) -> Report:
+        (tmp_path / name).write_bytes(data)
+        report = check_sources([str(tmp_path / name)], Options(**options))
+        text = json.dumps(report.to_json(), allow_nan=False)
+        codes = frozenset(report.counts.by_code)
+        if codes not in _known:  # most reports are alike
+            _known.add(codes)
+            VALIDATOR.validate(json.loads(text))
+            assert render_text(report, color=False)
+            assert render_junit(report)
+            assert render_html(report, [])
+        return report
 
-def check_path(path: Path, **options: Any) -> Report:
-    report = check_sources([str(path)], Options(**options))
-    text = json.dumps(report.to_json(), allow_nan=False)
-    codes = frozenset(report.counts.by_code)
-    if codes not in _known:  # most reports are alike
-        _known.add(codes)
-        VALIDATOR.validate(json.loads(text))
-        assert render_text(report, color=False)
-        assert render_junit(report)
-        assert render_html(report, [])
-    return report
-
-
-def framing() -> Iterator[int]:
-    """Places of the bytes of headers and checksums."""
-    start = 0
-    for payload in PAYLOADS:
-        end = start + HEAD + len(payload)
-        yield from range(start, start + HEAD)
-        yield from range(end, end + FOOT)
-        start = end + FOOT
-
-
-def record_at(place: int) -> tuple[int, int]:
-    """Number and offset of the record that a byte belongs to."""
-    first = len(frame(PAYLOADS[0]))
-    return (0, 0) if place < first else (1, first)
+    return check_bytes
 
 
 @pytest.fixture
-def options() -> dict[str, Any]:
-    return {"profile": READY["tf_detection_api"]}
+def peak_of(check: Any) -> Callable[..., tuple[int, Report]]:
+    """Return the most memory that a check takes, and its report."""
+
+    def peak(*arguments: Any, **options: Any) -> tuple[int, Report]:
+        check(*arguments, **options)  # loads modules
+        tracemalloc.start()
+        try:
+            report = check(*arguments, **options)
+            return tracemalloc.get_traced_memory()[1], report
+        finally:
+            tracemalloc.stop()
+
+    return peak
+
+
+def framing() -> Iterator[int]:
+    """Offsets of the bytes of headers and checksums."""
+    for start, payload in zip((0, BOUNDARY), PAYLOADS, strict=True):
+        end = start + HEAD + len(payload)
+        yield from range(start, start + HEAD)
+        yield from range(end, end + FOOT)
 
 
 @pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.slow)])
 def step(request: pytest.FixtureRequest) -> int:
     """Every fifth byte, or every one."""
-    found: int = request.param
-    return found
+    return request.param
 
 
-def test_every_bit_of_the_framing_and_one_of_other_bytes(
-    tmp_path: Path, options: dict[str, Any], step: int
-) -> None:
+def test_every_bit_of_the_framing_and_one_of_other_bytes(check: Any, step: int) -> None:
     every = frozenset(framing())
-    for place in sorted({*every, *range(0, len(SHARD), step)}):
-        for bit in range(8) if place in every else (place % 8,):
-            report = check_bytes(tmp_path, "a.record", flip(SHARD, place, bit), **options)
-            assert not report.valid, (place, bit)
-            found = [one for one in report.findings if one.code.startswith("TFR")]
-            if found[0].code != "TFR001":
-                assert (found[0].record, found[0].offset) == record_at(place), (place, bit)
-            # What the other record holds is checked all the same.
-            assert report.counts.records >= (0 if found[0].code == "TFR001" else 1)
+    for offset in sorted({*every, *range(0, len(SHARD), step)}):
+        for bit in range(8) if offset in every else (offset % 8,):
+            report = check("a.record", flip(SHARD, offset, bit), **TF)
+            assert not report.valid, (offset, bit)
+            (first, *_) = [one for one in report.findings if one.code.startswith("TFR")]
+            if first.code != "TFR001":
+                damaged = (0, 0) if offset < BOUNDARY else (1, BOUNDARY)
+                assert (first.record, first.offset) == damaged, (offset, bit)
+                # The other record is checked.
+                assert report.counts.records >= 1
 
 
-def test_truncations(tmp_path: Path, options: dict[str, Any], step: int) -> None:
-    boundary = len(frame(PAYLOADS[0]))
-    for length in sorted({*range(0, len(SHARD), step), boundary - 1, boundary, boundary + 1}):
-        report = check_bytes(tmp_path, "a.record", SHARD[:length], **options)
-        assert report.valid == (length == boundary), length
-        assert report.counts.records == (length >= boundary), length
+def test_truncations(check: Any, step: int) -> None:
+    for length in sorted({*range(0, len(SHARD), step), BOUNDARY - 1, BOUNDARY, BOUNDARY + 1}):
+        report = check("a.record", SHARD[:length], **TF)
+        assert report.valid == (length == BOUNDARY), length
+        assert report.counts.records == (length >= BOUNDARY), length
 
 
-def test_bytes_of_a_compressed_shard(tmp_path: Path, options: dict[str, Any], step: int) -> None:
-    for place in range(0, len(GZIP), step):
-        flipped = flip(GZIP, place, place % 8)
-        report = check_bytes(tmp_path, "a.record.gz", flipped, **options)
-        assert not report.valid or place < GZIP_HEAD or is_the_same(flipped), place
+def test_bytes_of_a_compressed_shard(check: Any, step: int) -> None:
+    for offset in range(0, len(GZIP), step):
+        flipped = flip(GZIP, offset, offset % 8)
+        is_valid = check("a.record.gz", flipped, **TF).valid
+        # Some bits only pad a byte.
+        assert not is_valid or offset < GZIP_HEAD or gzip.decompress(flipped) == SHARD, offset
     for length in range(0, len(GZIP), 3 * step):
-        assert not check_bytes(tmp_path, "a.record.gz", GZIP[:length], **options).valid, length
+        assert not check("a.record.gz", GZIP[:length], **TF).valid, length
 
 
-def is_the_same(data: bytes) -> bool:
-    """Not every bit matters: some pad a byte."""
-    return gzip.decompress(data) == SHARD
-
-
-def test_bytes_of_an_archive(tmp_path: Path, step: int) -> None:
-    for place in range(0, len(ZIP), step):
-        check_bytes(tmp_path, "a.zip", flip(ZIP, place, place % 8))
+def test_bytes_of_an_archive(check: Any, step: int) -> None:
+    for offset in range(0, len(ZIP), step):
+        check("a.zip", flip(ZIP, offset, offset % 8))
     for length in range(0, len(ZIP), 5 * step):
-        assert not check_bytes(tmp_path, "a.zip", ZIP[:length]).valid, length
+        assert not check("a.zip", ZIP[:length]).valid, length
 
-
-# Anything at all
 
 _runs = st.one_of(
     st.binary(max_size=6),
     st.sampled_from([b"\0" * 12, b"\xff" * 8, b"\n\x80", SHARD[:HEAD], b"'", b"}", b"item {"]),
     st.integers(0, 64).map(lambda bit: (1 << bit).to_bytes(9, "little")[:8]),
 )
-_place = st.floats(0, 1, exclude_max=True)
-_changes = st.lists(
-    st.tuples(st.sampled_from(["insert", "delete", "repeat", "write", "splice"]), _place, _place,
-              _runs),
-    min_size=1, max_size=4,
-)  # fmt: skip
+_offset = st.floats(0, 1, exclude_max=True)
+_kind = st.sampled_from(["insert", "delete", "repeat", "write", "splice"])
+_changes = st.lists(st.tuples(_kind, _offset, _offset, _runs), min_size=1, max_size=4)
 
 
 def changed(data: bytes, changes: list[tuple[str, float, float, bytes]]) -> bytes:
-    """Byte runs inserted, deleted, repeated, written over, or taken from elsewhere."""
-    for what, where, other, run in changes:
-        place, far = int(where * len(data)), int(other * len(data))
+    """Insert, delete, repeat, overwrite or copy runs of bytes."""
+    for kind, where, other, run in changes:
+        start, far = int(where * len(data)), int(other * len(data))
         length = 1 + far % 40
-        piece = data[far : far + length]
         new, old = {
             "insert": (run, 0),
             "delete": (b"", length),
-            "repeat": (data[place : place + length] * 2, length),
+            "repeat": (data[start : start + length] * 2, length),
             "write": (run, len(run)),
-            "splice": (piece, length),
-        }[what]
-        data = data[:place] + new + data[place + old :]
+            "splice": (data[far : far + length], length),
+        }[kind]
+        data = data[:start] + new + data[start + old :]
     return data
 
 
-PLACES: dict[str, Callable[[list[Any]], bytes]] = {
+FILES: dict[str, Callable[[list[Any]], bytes]] = {
     "a.record": lambda how: changed(SHARD, how),
     "b.record": lambda how: shard(changed(PAYLOADS[0], how), PAYLOADS[1]),  # right checksums
     "a.record.gz": lambda how: changed(GZIP, how),
@@ -174,96 +165,61 @@ PLACES: dict[str, Callable[[list[Any]], bytes]] = {
         Item("a.record", changed(SHARD, how)), Item("label_map.pbtxt", changed(LABEL_MAP, how))
     ),
 }
-"""What is made of changes, by the name of the file."""
+_profiles = st.sampled_from([None, *READY.values()])
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", FILES)
 @quick
-@given(
-    changes=_changes,
-    profile=st.sampled_from([None, *READY.values()]),
-    decode=st.sampled_from([None, 0]),
-)
-def test_changed_bytes(
-    tmp_path: Path, name: str, changes: list[Any], profile: Any, decode: int | None
-) -> None:
-    check_bytes(tmp_path, name, PLACES[name](changes), profile=profile, decode=decode)
+@given(changes=_changes, profile=_profiles, decode=st.sampled_from([None, 0]))
+def test_changed_bytes(check: Any, name: str, changes: Any, profile: Any, decode: Any) -> None:
+    check(name, FILES[name](changes), profile=profile, decode=decode)
 
 
 @quick
 @given(changes=_changes)
-def test_changed_label_maps(tmp_path: Path, changes: list[Any]) -> None:
+def test_changed_label_maps(check: Any, tmp_path: Path, changes: Any) -> None:
     (tmp_path / "label_map.pbtxt").write_bytes(changed(LABEL_MAP, changes))
-    check_bytes(tmp_path, "a.record", SHARD)
+    check("a.record", SHARD)
 
 
 @quick
 @given(data=st.binary(max_size=200), ending=st.sampled_from(["record", "record.gz", "zip", "data"]))
-def test_any_bytes(tmp_path: Path, data: bytes, ending: str) -> None:
-    check_bytes(tmp_path, f"a.{ending}", data)
-
-
-# Memory
-
-
-def forged(length: int, size: int = 1000) -> bytes:
-    """A header that claims so many bytes, with its right checksum, and a few bytes behind it."""
-    head = struct.pack("<Q", length)
-    return head + struct.pack("<I", masked_crc32c(head)) + bytes(range(1, 101)) * (size // 100)
-
-
-def peak_of(folder: Path, name: str, data: bytes, **options: Any) -> int:
-    check_bytes(folder, name, data, **options)  # once before, for what is loaded only once
-    tracemalloc.start()
-    try:
-        check_bytes(folder, name, data, **options)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def test_any_bytes(check: Any, data: bytes, ending: str) -> None:
+    check(f"a.{ending}", data)
 
 
 @pytest.mark.parametrize("length", [1 << 40, (1 << 64) - 1, 200 * MIB, 3000], ids=hex)
-@pytest.mark.parametrize("how", ["plain", "gzip", "zlib", "zip"])
-def test_a_forged_length_takes_no_memory(tmp_path: Path, length: int, how: str) -> None:
-    """Where the length of the data is known, and where nobody knows it."""
-    data = forged(length)
-    name, data = {
-        "plain": ("a.record", data),
-        "gzip": ("a.record.gz", gzip.compress(data)),
-        "zlib": ("a.record.zz", zlib.compress(data)),
-        "zip": ("a.zip", forge(Item("a.record", data))),
-    }[how]
-    assert peak_of(tmp_path, name, data) < 8 * MIB
-    assert not check_bytes(tmp_path, name, data).valid
+def test_a_forged_length_takes_no_memory(peak_of: Any, length: int) -> None:
+    """A valid header with a large length, and few bytes, in files and in streams."""
+    head = struct.pack("<Q", length)
+    data = head + struct.pack("<I", masked_crc32c(head)) + bytes(range(1, 101)) * 10
+    for name, content in (
+        ("a.record", data),
+        ("a.record.gz", gzip.compress(data)),
+        ("a.record.zz", zlib.compress(data)),
+        ("a.zip", forge(Item("a.record", data))),
+    ):
+        peak, report = peak_of(name, content)
+        assert peak < 8 * MIB and not report.valid
 
 
-def test_a_record_beyond_the_limit_is_not_held(tmp_path: Path) -> None:
+def test_a_record_above_the_limit_is_not_in_memory(peak_of: Any) -> None:
     large = shard(record(encoded=png() + bytes(40 * MIB)))
-    packed = gzip.compress(large, 1)
-    for name, data in (("a.record", large), ("a.record.gz", packed)):
-        path = tmp_path / name
-        path.write_bytes(data)
-        tracemalloc.start()
-        report = check_path(path, max_record_bytes=MIB)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert report.counts.by_code.keys() >= {"TFR012"}
-        assert peak < 16 * MIB
+    for name, data in (("a.record", large), ("a.record.gz", gzip.compress(large, 1))):
+        peak, report = peak_of(name, data, max_record_bytes=MIB)
+        assert report.counts.by_code.keys() >= {"TFR012"} and peak < 16 * MIB
 
 
-def test_lengths_within_a_record_take_no_memory(tmp_path: Path) -> None:
-    """Of features, lists and values that claim more than there is."""
-    claims = b"\x80\x80\x80\x80\x04"
-    for start in (b"\n", b"\n\x10\n", b"\n\x10\n\x08\n", b"\n\x10\n\x0e\n\x01a\x12", b"\x1a"):
-        data = shard(start + claims + bytes(10))
-        peak = peak_of(tmp_path, "a.record", data, profile=READY["cvat"])
-        assert peak < 8 * MIB
+@pytest.mark.parametrize(
+    "start", [b"\n", b"\n\x10\n", b"\n\x10\n\x08\n", b"\n\x10\n\x0e\n\x01a\x12", b"\x1a"]
+)
+def test_lengths_within_a_record_take_no_memory(peak_of: Any, start: bytes) -> None:
+    """Features, lists and values with a length above that of the record."""
+    data = shard(start + b"\x80\x80\x80\x80\x04" + bytes(10))
+    assert peak_of("a.record", data, profile=READY["cvat"])[0] < 8 * MIB
 
 
-def test_bombs_stop(tmp_path: Path) -> None:
-    zeros = forge(Item("a.record", bytes(64 * MIB)))
-    assert peak_of(tmp_path, "a.zip", zeros) < 16 * MIB
-    limits = ZipLimits(total_bytes=MIB)
-    report = check_bytes(tmp_path, "a.zip", forge(Item("a.record", os.urandom(2 * MIB))),
-                   archive_limits=limits)  # fmt: skip
-    assert "ZIP007" in report.counts.by_code
+def test_bombs_stop(peak_of: Any, check: Any) -> None:
+    assert peak_of("a.zip", forge(Item("a.record", bytes(64 * MIB))))[0] < 16 * MIB
+    data, limits = forge(Item("a.record", os.urandom(2 * MIB))), ZipLimits(total_bytes=MIB)
+    assert "ZIP007" in check("a.zip", data, archive_limits=limits).counts.by_code
