@@ -1,4 +1,4 @@
-"""What a report proposes to do next: its commands run, and its sentences promise no more."""
+"""The next steps of a report: its commands run, and remove the finding."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 from tfod.checker.check import Options, check_sources
-from tfod.checker.finding import Finding
 from tfod.checker.receivers import OD_API, RECEIVERS
 from tfod.checker.report import Report
 from tfod.checker.reporters.groups import group_findings
 from tfod.checker.reporters.text import render_text
 from tfod.checker.reporters.wording import next_steps
-from tfod.cli.main import main
 
 from tests.checker.reports import found, make_report
 from tests.checker.test_check import training
@@ -36,60 +34,58 @@ def steps(report: Report) -> list[tuple[str, str]]:
     return next_steps(report, group_findings(report))
 
 
-def commands(*sources: object) -> list[str]:
-    report = check_sources([str(one) for one in sources], Options())
-    return [command for _, command in steps(report) if command]
+def commands(*sources: str) -> list[str]:
+    return [command for _, command in steps(check_sources(sources)) if command]
 
 
-def broken(folder: Path, name: str) -> Path:
-    """A shard of 20 records, the last of which has a wrong checksum."""
-    records = [training(f"{name}-{number}.jpg") for number in range(20)]
-    path = Path(write_shard(folder, name, *records))
-    path.write_bytes(flip(path.read_bytes(), -1))
-    return path
-
-
-def test_the_command_runs_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of a test."""
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_broken(folder: str, name: str) -> None:
+    """Write a shard of 20 records, the last of which has a wrong checksum."""
+    records = [training(f"{name}-{number}.jpg") for number in range(20)]
+    path = Path(write_shard(Path(folder), name, *records))
+    path.write_bytes(flip(path.read_bytes(), -1))
+
+
+def test_the_command_runs_and_writes_nothing(folder: Path, run: Run) -> None:
     for name in ("one", "two"):
-        broken(Path("f"), name)
+        write_broken("f", name)
     (command,) = commands("f")
     assert command == "tfod repair f repaired --dry-run"
-    program, *arguments = shlex.split(command)
-    assert program == "tfod" and main(arguments) == 0
-    assert "0 records changed, 2 dropped" in capsys.readouterr().out
-    assert [one.name for one in tmp_path.iterdir()] == ["f"]
-
-
-def test_one_of_several_files_is_named_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_shard(Path("f"), "sound", training("a.jpg"))
-    broken(Path("f"), "one")
-    broken(Path("g"), "train")
+    assert "0 records changed, 2 dropped" in run(*shlex.split(command)[1:]).out
+    assert [one.name for one in folder.iterdir()] == ["f"]
+    # A single shard of a folder has its own command.
+    shutil.rmtree("f")
+    write_shard(Path("f"), "valid", training("a.jpg"))
+    write_broken("f", "one")
+    write_broken("g", "train")
     assert commands("f", "g") == ["tfod repair f/one.tfrecord repaired --dry-run"]
 
 
 @pytest.mark.parametrize("data", [b"{}\n", b"abc", b"<!DOCTYPE html><title>404</title>"])
-def test_nothing_of_repair_for_what_is_no_shard(data: bytes, tmp_path: Path) -> None:
+def test_other_files_are_not_repaired(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(data)
-    report = check_sources([str(tmp_path / "x.json")], Options())
+    report = check_sources([str(tmp_path / "x.json")])
     assert not report.valid and [command for _, command in steps(report)] == [""]
     assert ("TFR001" in report.counts.by_code) == (data != b"abc")
 
 
-def test_a_name_that_begins_with_another_is_another_file() -> None:
-    report = make_report([_img006("a b.record.gz")], sources=["a b.record", "a b.record.gz"])
-    assert steps(report)[1][1] == "tfod repair 'a b.record.gz' repaired --dry-run"
-    report = make_report([_img006("b.zip:a.record")], sources=["a.zip", "b.zip"])
-    assert steps(report)[1][1] == "tfod repair b.zip repaired --dry-run"
-
-
-def _img006(shard: str) -> Finding:
-    return found("BOX903", "x", shard=shard, record=1)._replace(code="IMG006")
+@pytest.mark.parametrize(
+    ("sources", "shard", "quoted"),
+    [
+        (["a b.record", "a b.record.gz"], "a b.record.gz", "'a b.record.gz'"),
+        (["a.zip", "b.zip"], "b.zip:a.record", "b.zip"),
+    ],
+)
+def test_the_file_of_a_shard(sources: list[str], shard: str, quoted: str) -> None:
+    finding = found("BOX903", "x", shard=shard, record=1)._replace(code="IMG006")
+    command = steps(make_report([finding], sources=sources))[1][1]
+    assert command == f"tfod repair {quoted} repaired --dry-run"
 
 
 def test_the_most_frequent_rule_comes_first() -> None:
@@ -101,33 +97,30 @@ def test_the_most_frequent_rule_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "upload"),
     [
         ("a.record", "TFRecord 1.0 and a zip of these shards and their label map."),
         ("a.zip", "TFRecord 1.0 and a.zip."),
     ],
 )
-def test_what_is_valid_is_uploaded(source: str, said: str) -> None:
-    report = make_report(
-        [found("LAB906", "x")._replace(code="LAB006")], receiver="cvat", sources=[source]
-    )
+def test_valid_shards_are_uploaded(source: str, upload: str) -> None:
+    finding = found("LAB906", "x")._replace(code="LAB006")
+    report = make_report([finding], receiver="cvat", sources=[source])
     ((sentence, command),) = steps(report)
-    assert said in sentence and not command
+    assert upload in sentence and not command
     assert f"\n\nNext: {sentence[:20]}" in render_text(report, color=False)
     assert steps(make_report()) == []
 
 
-def test_the_line_for_the_configuration_works_where_a_zip_is_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_line_for_the_configuration(folder: Path, run: Run) -> None:
+    """It works in the folder of an unpacked zip."""
     good = EXAMPLES / "shapes_good.zip"
     ((sentence, line),) = steps(check_sources([str(good)], Options(receiver=OD_API)))
     assert sentence.startswith("Add this line, and one for each other shard")
-    monkeypatch.chdir(tmp_path)
     zipfile.ZipFile(good).extractall()
     Path("pipeline.config").write_text(f"train_input_reader {{ {line} }}")
-    assert main(["check", "--pipeline-config", "pipeline.config"]) == 0
-    assert "Checked: 1 shard, 12 records" in capsys.readouterr().out
+    checked = run("check", "--pipeline-config", "pipeline.config")
+    assert checked.code == 0 and "Checked: 1 shard, 12 records" in checked.out
 
 
 FAILING = [mutant for mutant in all_mutants() if mutant.fires and mutant.code != "TFR013"]
@@ -135,7 +128,7 @@ COMMAND = re.compile(r"(?m)^ +(tfod (?!cvat).+)$|(?:type|run): (tfod [^;\n]+[^;.
 
 
 def suggested(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a report, each with the rule whose finding it is to remove."""
+    """The commands of a report, each with the rule of its finding."""
     codes = re.findall(r"(?m)^([A-Z]{3}\d{3}) ", text)
     for line in text.splitlines():
         if named := re.match(r"(?:Next: Begin with )?([A-Z]{3}\d{3})[ :,]", line):
@@ -149,7 +142,7 @@ def suggested(text: str) -> Iterator[tuple[str, str]]:
 def assert_removes(
     command: str, code: str, options: Sequence[str], run: Run, tried: tuple[str, ...] = ()
 ) -> None:
-    """See that a command works, and that it or one that its message names removes the finding."""
+    """Assert that a command works, and that it or the next one removes the finding."""
     assert command not in tried, f"a cycle: {command}"
     _, name, *arguments = shlex.split(command)
     output = run(name, *arguments)
@@ -158,7 +151,7 @@ def assert_removes(
     if name in ("show", "describe"):  # they change nothing
         assert output.code == 0, told
         return
-    if "--dry-run" in arguments:  # what it promises is done next
+    if "--dry-run" in arguments:
         assert output.code == 0, told
         arguments.remove("--dry-run")
         output = run(name, *arguments)
@@ -176,9 +169,8 @@ def assert_removes(
     assert_removes(named[0], code, options, run, (*tried, command))
 
 
-def test_a_label_map_in_a_zip(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_map_in_a_zip(run: Run, folder: Path) -> None:
     """No command can name it."""
-    monkeypatch.chdir(tmp_path)
     data = shard(record(text=["ship", "cat"]), other())
     files = {"a.record": data, "b_label_map.pbtxt": LABEL_MAP}
     Path("a.zip").write_bytes(real_zip(files.items()))
@@ -190,28 +182,24 @@ def test_a_label_map_in_a_zip(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
-def test_the_command_for_a_receiver(
-    receiver: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever ``check --for`` accepts, the command that it suggests accepts, too."""
-    monkeypatch.chdir(tmp_path)
+def test_the_command_for_a_receiver(receiver: str, run: Run, folder: Path) -> None:
+    """It accepts each receiver of ``check --for``."""
     boxes = objects([(0.1, 0.2, 1.15, 0.6), (0.3, 0.3, 0.8, 0.9)], ["cat", "cat"], [1, 1])
     write_shard(Path("f"), "train", encode(image() | boxes))
     options = ["--for", receiver]
-    commands = [line for line in suggested(run("check", "f", *options).out) if line[0] == "BOX003"]
-    assert commands
-    for code, command in commands:
+    lines = [line for line in suggested(run("check", "f", *options).out) if line[0] == "BOX003"]
+    assert lines
+    for code, command in lines:
         assert command.split()[:2] == ["tfod", "repair"]
         assert_removes(command, code, options, run)
 
 
 @pytest.mark.parametrize("mutant", FAILING, ids=lambda mutant: mutant.name)
 def test_suggested_commands_remove_the_finding(
-    mutant: Mutant, run: Run, tmp_path: Path, mutants: Path, monkeypatch: pytest.MonkeyPatch
+    mutant: Mutant, run: Run, folder: Path, mutants: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in mutant.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
     source, path = Path(mutant.path(mutants)), Path(mutant.path(""))
     path.parent.mkdir()
     if mutant.is_folder:
@@ -221,12 +209,11 @@ def test_suggested_commands_remove_the_finding(
         shutil.copy(source.parent / "label_map.pbtxt", path.parent)
     if "pipeline_config" in mutant.options:
         monkeypatch.chdir(path)
-    arguments = mutant.arguments("" if path.exists() else tmp_path)
+    arguments = mutant.arguments("" if path.exists() else folder)
     checked = run("check", *arguments)
-    options = arguments[1:]
     for code, command in dict.fromkeys(suggested(checked.out)):
         if code == mutant.code:
-            assert_removes(command, mutant.code, options, run)
-            for folder in filter(Path.is_dir, tmp_path.iterdir()):  # each command is typed at first
-                if folder.name != mutant.code[:3]:
-                    shutil.rmtree(folder)
+            assert_removes(command, mutant.code, arguments[1:], run)
+            for one in filter(Path.is_dir, folder.iterdir()):  # the next command is independent
+                if one.name != mutant.code[:3]:
+                    shutil.rmtree(one)

@@ -1,4 +1,4 @@
-"""Which profile is chosen for what real and well-known writers write, and with which reason."""
+"""The profile that is chosen for real and well-known writers, and the reason."""
 
 from __future__ import annotations
 
@@ -13,122 +13,98 @@ from tfod.sources.layouts import KeyCounts, choose_layout
 from tests.records import encode, image, objects
 
 ENCODED = {"image/encoded": b"\xff\xd8\xff", "image/format": "jpeg"}
+EMPTY = {"image/encoded": b"", "image/format": ""}
 BOXES = objects([[0, 0, 1, 1]], ["cat"], [1])
 SHA256 = {"image/key/sha256": "0" * 64}
-PASCAL = {
-    "image/object/difficult": [0],
-    "image/object/truncated": [0],
-    "image/object/view": ["left"],
-}
+PASCAL: dict[str, Any] = {f"image/object/{name}": [0] for name in ("difficult", "truncated")}
+PASCAL["image/object/view"] = ["left"]
 KITTI_3D = {one.key: [0.5] for one in OBJECT_ATTRIBUTES if "3d_bbox" in one.key}
 OCCURRENCES = {f"image/object/{name}": [0] for name in ("group_of", "occluded", "depiction")}
-KERAS = {
-    "image": b"\xff\xd8\xff",
-    "path": "a.jpg",
-    "area": 2.0,
-    "bbox": [1.0, 2.0, 3.0, 4.0],
-    "category_id": 1,
-    "id": 7,
-    "image_id": 9,
+KERAS = {"image": b"\xff\xd8\xff", "path": "a.jpg", "area": 2.0, "bbox": [1.0, 2.0, 3.0, 4.0]}
+KERAS |= {"category_id": 1, "id": 7, "image_id": 9}
+SIZE = {"image/height": 1, "image/width": 1}
+SLIM = {"image/class/label": [0]}
+SEGMENTATION = {"class/encoded": b"PNG", "class/format": "png"}
+DEEPLAB = {f"image/segmentation/{key}": value for key, value in SEGMENTATION.items()}
+DEEPLAB |= {**image(), **ENCODED, "image/channels": 3}
+NAMED = image() | {"image/source_id": "a.jpg"}
+WHOLE = NAMED | ENCODED | BOXES
+COCO = NAMED | ENCODED | SHA256
+OPEN_IMAGES = WHOLE | OCCURRENCES
+for key in ("image/height", "image/width", "image/format"):
+    del OPEN_IMAGES[key]
+SQUARE = {"height": 1, "width": 1, "label": 0}
+CROWD = {"image/object/is_crowd": [0], "image/object/area": [1.5]}
+WRITERS: Mapping[str, Mapping[str, dict[str, Any]]] = {
+    "tf_detection_api": {
+        "create_pascal": WHOLE | SHA256 | PASCAL,
+        "create_pet": WHOLE | SHA256 | PASCAL | {"image/object/mask": [b"PNG"]},
+        "create_pet, numeric masks": WHOLE | SHA256 | PASCAL | {"image/object/mask": [0.0, 1.0]},
+        "create_kitti": WHOLE | SHA256 | KITTI_3D | PASCAL | {"image/object/truncated": [0.5]},
+        "create_coco": COCO | objects([[0, 0, 1, 1]], ["cat"]) | CROWD,
+        "create_coco of an empty image": COCO,
+        "create_coco, panoptic masks": COCO | {"image/panoptic/category_mask": b"PNG"},
+        "raccoon": WHOLE | {"image/format": "jpg"},
+        "pascal without an id": image() | ENCODED | BOXES | PASCAL,
+        "CVAT with images": WHOLE,
+        "Datumaro with images": WHOLE | SHA256 | {"image/source_id": ""},
+        "DeepLab's with boxes": NAMED | DEEPLAB | BOXES,
+    },
+    "open_images": {"create_oid": OPEN_IMAGES},
+    "roboflow": {
+        "Roboflow": image() | ENCODED | BOXES,
+        "Datumaro's": image() | ENCODED | SHA256 | BOXES,
+        "Datumaro's without images": image() | BOXES | EMPTY,
+    },
+    "cvat": {
+        "CVAT": NAMED | BOXES,
+        "CVAT, empty image": NAMED | BOXES | {"image/encoded": b""},
+        "Datumaro": NAMED | BOXES | {"image/source_id": ""},
+    },
+    "keras_coco": {"the Keras guide": KERAS},
+    "image_classification": {"TensorFlow's tutorial": SQUARE | {"depth": 3, "image_raw": b"x"}},
+    "slim_classification": {"TF-Slim": ENCODED | SLIM | SIZE, "without a size": ENCODED | SLIM},
+    "image_label": {
+        "many scripts": SQUARE | {"channels": 3, "image": b"x"},
+        "the tutorial without the depth": SQUARE | {"image_raw": b"x"},
+        "others": SQUARE | {"img": b"x"},
+        "FiftyOne": {"image_bytes": b"x", "filename": "a.jpg", "label": "cat"},
+    },
 }
+"""The features of records by writer, by profile."""
 
 
-def select_listed(*records: bytes) -> tuple[str, str]:
-    """The name of the profile that is chosen for records, and why; empty texts for none."""
+def chosen(*records: Mapping[str, Any]) -> tuple[str, str]:
+    """The name of the profile for records, and the reason; empty texts for none."""
     found = KeyCounts()
     for record in records:
-        found.add(Example.from_bytes(record).batch)
+        found.add(Example.from_bytes(encode(record)).batch)
     profile, why = choose_layout(found) or (None, "")
     return profile.name if profile else "", why
 
 
-SIZE = {"image/height": 1, "image/width": 1}
-SLIM = {"image/class/label": [0]}
-DEEPLAB = {
-    **image(),
-    **ENCODED,
-    "image/channels": 3,
-    "image/segmentation/class/encoded": b"PNG",
-    "image/segmentation/class/format": "png",
-}
-NAMED = image() | {"image/source_id": "a.jpg"}
-NO_SIZE = ("image/height", "image/width", "image/format")
-
-
-WHOLE = NAMED | ENCODED | BOXES
-EMPTY = {"image/encoded": b"", "image/format": ""}
-SQUARE = {"height": 1, "width": 1, "label": 0}
-WRITERS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "create_pascal": (WHOLE | SHA256 | PASCAL, "tf_detection_api"),
-    "create_pet": (WHOLE | SHA256 | PASCAL | {"image/object/mask": [b"PNG"]}, "tf_detection_api"),
-    "create_pet, numeric masks": (
-        WHOLE | SHA256 | PASCAL | {"image/object/mask": [0.0, 1.0]},
-        "tf_detection_api",
-    ),
-    "create_kitti": (
-        WHOLE | SHA256 | KITTI_3D | PASCAL | {"image/object/truncated": [0.5]},
-        "tf_detection_api",
-    ),
-    "create_coco": (
-        NAMED | ENCODED | SHA256 | objects([[0, 0, 1, 1]], ["cat"])
-        | {"image/object/is_crowd": [0], "image/object/area": [1.5]},
-        "tf_detection_api",
-    ),
-    "create_coco of an empty image": (NAMED | ENCODED | SHA256, "tf_detection_api"),
-    "create_coco's panoptic masks of an empty image": (
-        NAMED | ENCODED | SHA256 | {"image/panoptic/category_mask": b"PNG"},
-        "tf_detection_api",
-    ),
-    "create_oid": (
-        {key: value for key, value in (WHOLE | OCCURRENCES).items() if key not in NO_SIZE},
-        "open_images",
-    ),
-    "raccoon": (WHOLE | {"image/format": "jpg"}, "tf_detection_api"),
-    "Roboflow": (image() | ENCODED | BOXES, "roboflow"),
-    "Datumaro's Roboflow": (image() | ENCODED | SHA256 | BOXES, "roboflow"),
-    "Datumaro's Roboflow without images": (image() | BOXES | EMPTY, "roboflow"),
-    "pascal without an id": (image() | ENCODED | BOXES | PASCAL, "tf_detection_api"),
-    "CVAT": (NAMED | BOXES, "cvat"),
-    "CVAT, empty image": (NAMED | BOXES | {"image/encoded": b""}, "cvat"),
-    "CVAT with images": (WHOLE, "tf_detection_api"),
-    "Datumaro": (NAMED | BOXES | {"image/source_id": ""}, "cvat"),
-    "Datumaro with images": (WHOLE | SHA256 | {"image/source_id": ""}, "tf_detection_api"),
-    "the Keras guide": (KERAS, "keras_coco"),
-    "TensorFlow's tutorial": (SQUARE | {"depth": 3, "image_raw": b"x"}, "image_classification"),
-    "TF-Slim": (ENCODED | SLIM | SIZE, "slim_classification"),
-    "TF-Slim without a size": (ENCODED | SLIM, "slim_classification"),
-    "DeepLab's with boxes": (NAMED | DEEPLAB | BOXES, "tf_detection_api"),
-    "many scripts": (SQUARE | {"channels": 3, "image": b"x"}, "image_label"),
-    "the tutorial, but for the depth": (SQUARE | {"image_raw": b"x"}, "image_label"),
-    "others": (SQUARE | {"img": b"x"}, "image_label"),
-    "FiftyOne": ({"image_bytes": b"x", "filename": "a.jpg", "label": "cat"}, "image_label"),
-}  # fmt: skip
-"""What they write, and its profile."""
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_writers(writer: str) -> None:
-    features, profile = WRITERS[writer]
-    name, why = select_listed(encode(features))
-    assert name == profile
-    assert why.startswith("best fit: ") and "without" not in why
+@pytest.mark.parametrize(("profile", "writers"), WRITERS.items(), ids=WRITERS)
+def test_writers(profile: str, writers: Mapping[str, dict[str, Any]]) -> None:
+    for writer, features in writers.items():
+        name, why = chosen(features)
+        assert name == profile, writer
+        assert why.startswith("best fit: ") and "without" not in why, writer
 
 
 @pytest.mark.parametrize(
-    ("features", "reason"),
+    ("features", "present", "missing"),
     [
-        (WHOLE, "12 of its 18 features are present"),
-        (NAMED | BOXES, "10 of its 10 features are present"),
-        (KERAS | {"area": 3}, "6 of its 7 features are present, area missing"),
+        (WHOLE, "12 of its 18", ""),
+        (NAMED | BOXES, "10 of its 10", ""),
+        (KERAS | {"area": 3}, "6 of its 7", ", area missing"),
         (
-            BOXES,
-            "6 of its 10 features are present, image/filename, image/source_id, "
-            "image/height, image/width missing",
+            *(BOXES, "6 of its 10"),
+            ", image/filename, image/source_id, image/height, image/width missing",
         ),
     ],
 )
-def test_reasons(features: dict[str, Any], reason: str) -> None:
-    assert select_listed(encode(features))[1] == f"best fit: {reason}"
+def test_reasons(features: dict[str, Any], present: str, missing: str) -> None:
+    assert chosen(features)[1] == f"best fit: {present} features are present{missing}"
 
 
 @pytest.mark.parametrize(
@@ -144,29 +120,27 @@ def test_reasons(features: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_none_fits(features: dict[str, Any]) -> None:
-    assert select_listed(encode(features)) == select_listed() == ("", "")
+    assert chosen(features) == chosen() == ("", "")
 
 
-def test_half_of_the_records_decide() -> None:
-    whole, part = encode(NAMED | ENCODED), encode(NAMED | BOXES)
-    assert select_listed(whole, part)[0] == "tf_detection_api"
-    assert select_listed(whole, part, part)[0] == "cvat"
+TABLE = {"fare": 1.5, "cabin": "C85"}
+SCORED = NAMED | {"my/score": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("detection", "table", "profile"),
-    [(2, 2, "tf_detection_api"), (2, 3, ""), (32, 33, ""), (33, 32, "tf_detection_api")],
+    ("counts", "profile"),
+    [
+        # Half of the records decide.
+        ([(NAMED | ENCODED, 1), (NAMED | BOXES, 1)], "tf_detection_api"),
+        ([(NAMED | ENCODED, 1), (NAMED | BOXES, 2)], "cvat"),
+        # A table with a few detection records has no profile.
+        ([(WHOLE, 2), (TABLE, 2)], "tf_detection_api"),
+        ([(WHOLE, 2), (TABLE, 3)], ""),
+        ([(WHOLE, 32), (TABLE, 33)], ""),
+        ([(WHOLE, 33), (TABLE, 32)], "tf_detection_api"),
+        # Some writers leave the lists out if there are no objects.
+        ([(SCORED | BOXES, 1), (SCORED, 9)], "cvat"),
+    ],
 )
-def test_a_table_beside_is_not_of_the_detection_that_few_records_are(
-    detection: int, table: int, profile: str
-) -> None:
-    other = encode({"fare": 1.5, "cabin": "C85"})
-    records = [*[encode(WHOLE)] * detection, *[other] * table]
-    assert select_listed(*records)[0] == profile
-
-
-def test_few_of_many_images_have_objects() -> None:
-    """Writers that leave the lists out where there are no objects, with a key of their own."""
-    score = {"my/score": 0.5}
-    some, most = encode(NAMED | BOXES | score), encode(NAMED | score)
-    assert select_listed(some, *[most] * 9)[0] == "cvat"
+def test_mixed_records(counts: Any, profile: str) -> None:
+    assert chosen(*(record for record, count in counts for _ in range(count)))[0] == profile
