@@ -1,4 +1,4 @@
-"""Boxes whose columns their writer has mixed up."""
+"""Boxes whose columns are in the wrong order."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def some_boxes(count: int = 40) -> list[Box]:
 
 
 def divided(box: Sequence[float]) -> Box:
-    """As a script divides what it takes for xmin, ymin, xmax, ymax."""
+    """Divide like a script that expects xmin, ymin, xmax, ymax."""
     return box[0] / WIDTH, box[1] / HEIGHT, box[2] / WIDTH, box[3] / HEIGHT
 
 
 def write_boxes(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
     """A shard with a record for each box, and its label map."""
     records = (
-        # No two images are the same.
+        # Each image is different.
         with_boxes([box], name=f"{n}.png", encoded=png() + bytes([n]))
         for n, box in enumerate(boxes)
     )
@@ -41,46 +41,40 @@ def write_boxes(folder: Path, boxes: Sequence[Sequence[float]]) -> Path:
     return folder
 
 
-# Each takes a box's true columns in another order, as scripts are seen to do.
-MIXED_UP = {
+# Orders of real scripts, and the order that would be right.
+ORDERS = {
     # The children of bndbox in the order of Open Images, read by position.
-    "xmin, xmax, ymin, ymax": ((0, 2, 1, 3), "ymin=xmax,xmax=ymin"),
-    "ymin, xmin, ymax, xmax": ((1, 0, 3, 2), "xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax"),
-    "xmax, ymax, xmin, ymin": ((2, 3, 0, 1), "xmin=xmax,ymin=ymax,xmax=xmin,ymax=ymin"),
-    "ymin, ymax, xmin, xmax": ((1, 3, 0, 2), "xmin=xmax,ymin=xmin,xmax=ymax,ymax=ymin"),
+    (0, 2, 1, 3): "ymin=xmax,xmax=ymin in pixels",
+    (1, 0, 3, 2): "xmin=ymin,ymin=xmin,xmax=ymax,ymax=xmax in pixels",
+    (2, 3, 0, 1): "xmin=xmax,ymin=ymax,xmax=xmin,ymax=ymin",
+    (1, 3, 0, 2): "xmin=xmax,ymin=xmin,xmax=ymax,ymax=ymin in pixels",
 }
 
 
-@pytest.mark.parametrize("name", MIXED_UP)
-def test_columns_mixed_up_in_pixels_are_named(name: str, tmp_path: Path, run: Run) -> None:
-    taken, order = MIXED_UP[name]
-    source = write_boxes(
-        tmp_path / "in", [divided([box[at] for at in taken]) for box in some_boxes()]
-    )
-    status, out, _ = run("check", source)
-    assert status == 1 and "\nBOX013 error: " in out
-    said = f"if the columns were read as {order}"
-    said += "" if taken == (2, 3, 0, 1) else " in pixels"
-    assert said in " ".join(out.split())
-    status, out, _ = run("repair", source, tmp_path / "out")
-    assert status == 1 and "\nBOX013 error: " in out and said in " ".join(out.split())
+@pytest.mark.parametrize("columns", ORDERS)
+def test_the_order_is_named(columns: tuple[int, ...], tmp_path: Path, run: Run) -> None:
+    boxes = [divided([box[column] for column in columns]) for box in some_boxes()]
+    source = write_boxes(tmp_path / "in", boxes)
+    for command in (["check", source], ["repair", source, tmp_path / "out"]):
+        status, out, _ = run(*command)
+        assert status == 1 and "\nBOX013 error: " in out
+        assert f"if the columns were read as {ORDERS[columns]}" in " ".join(out.split())
 
 
 def test_fractions_fit_two_orders_and_both_are_named(tmp_path: Path, run: Run) -> None:
-    """Fractions in another order fit turned by the diagonal, too: only looking decides."""
-    true = [divided(box) for box in some_boxes()]
-    source = write_boxes(tmp_path / "in", [(box[0], box[2], box[1], box[3]) for box in true])
-    said = " ".join(run("check", source)[1].split())
-    assert "read as ymin=xmax,xmax=ymin or xmin=xmax,ymin=xmin,xmax=ymax" in said
+    """Fractions in another order also fit if they are mirrored: a person has to look."""
+    boxes = [divided(box) for box in some_boxes()]
+    source = write_boxes(tmp_path / "in", [(box[0], box[2], box[1], box[3]) for box in boxes])
+    out = " ".join(run("check", source).out.split())
+    assert "read as ymin=xmax,xmax=ymin or xmin=xmax,ymin=xmin,xmax=ymax" in out
 
 
 def test_a_set_of_small_shards_is_checked_as_one(tmp_path: Path, run: Run) -> None:
-    """Three boxes in each shard: too few to tell, and few enough to be taken for slips."""
-    taken, order = MIXED_UP["xmin, xmax, ymin, ymax"]
-    boxes = [divided([box[at] for at in taken]) for box in some_boxes(30)]
+    """Three boxes per shard are too few for a finding."""
+    boxes = [divided([box[column] for column in (0, 2, 1, 3)]) for box in some_boxes(30)]
     for n in range(10):
         part = write_boxes(tmp_path / f"{n}", boxes[3 * n : 3 * n + 3]) / "train.tfrecord"
         write_files(tmp_path / "in", {f"train-{n:05d}-of-00010.tfrecord": part.read_bytes()})
     write_files(tmp_path / "in", {"label_map.pbtxt": LABEL_MAP})
     status, out, _ = run("check", tmp_path / "in")
-    assert status == 1 and out.count("BOX013 error") == 1 and f"{order} in pixels" in out
+    assert status == 1 and out.count("BOX013 error") == 1 and ORDERS[0, 2, 1, 3] in out

@@ -1,11 +1,10 @@
-"""Names and images that come again, against a few lines with dictionaries."""
+"""Repeated names and images, compared with a few lines with dictionaries."""
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,22 +17,21 @@ from tfod.checker.analysis.result import ShardResult
 from tfod.checker.check import Options, check_sources
 from tfod.detection import keys
 
-from tests.records import encode, frame, image, objects, write_shard
+from tests.records import encode, image, objects, write_shard
 
-THINGS = (keys.FILENAME, keys.SOURCE_ID, keys.ENCODED)
+KEYS = (keys.FILENAME, keys.SOURCE_ID, keys.ENCODED)
 
 
 class Row(NamedTuple):
-    """A record of these tests: hashes, 0 for nothing."""
+    """The hashes of a record; 0 for an empty value."""
 
     filename: int
     source_id: int
     image: int
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A shard of these tests."""
+class Shard(NamedTuple):
+    """The records of a shard."""
 
     subset: str
     rows: Sequence[Row]
@@ -41,17 +39,16 @@ class Shard:
 
 few = st.integers(0, 5)
 some_rows = st.lists(st.builds(Row, few, few, few), max_size=12)
-some_shards = st.lists(
-    st.builds(Shard, st.sampled_from(["", "train", "val", "test"]), some_rows), max_size=6
-)
+subsets = st.sampled_from(["", "train", "val", "test"])
+some_shards = st.lists(st.builds(Shard, subsets, some_rows), max_size=6)
 
 
 def results_of(shards: Sequence[Shard]) -> list[ShardResult]:
-    """As an examination makes them, and sends them from another process."""
-    made = []
+    """The results that another process would send."""
+    results = []
     for number, shard in enumerate(shards):
         columns = [np.array(one, np.uint64) for one in zip(*shard.rows, strict=True)]
-        hashes = {key: one for key, one in zip(THINGS, columns, strict=False) if one.any()}
+        hashes = {key: one for key, one in zip(KEYS, columns, strict=False) if one.any()}
         offsets = 50 * np.arange(len(shard.rows))
         middle = len(shard.rows) // 2
         index = [
@@ -61,70 +58,64 @@ def results_of(shards: Sequence[Shard]) -> list[ShardResult]:
             for part in (slice(0, middle), slice(middle, None))
         ]
         images = sum(1 for one in shard.rows if one.image)
-        made.append(ShardResult(str(number), shard.subset, images=images, index=index))
-    return list(pickle.loads(pickle.dumps(made)))
+        results.append(ShardResult(str(number), shard.subset, images=images, index=index))
+    return list(pickle.loads(pickle.dumps(results)))
 
 
-def find_repeats(shards: Sequence[Shard], which: int) -> list[tuple[int, int]]:
-    """Running numbers of later records, and of the first that has the same, the slow way."""
+def find_repeats(shards: Sequence[Shard], column: int) -> list[list[int]]:
+    """Running numbers of later records, and of the first one with the same value."""
     first: dict[tuple[str, int], int] = {}
     pairs = []
-    every = ((shard.subset, row[which]) for shard in shards for row in shard.rows)
+    every = ((shard.subset, row[column]) for shard in shards for row in shard.rows)
     for number, (subset, value) in enumerate(every):
         known = first.setdefault((subset, value), number)
         if value and known != number:
-            pairs.append((number, known))
+            pairs.append([number, known])
     return pairs
 
 
-def between_subsets(shards: Sequence[Shard]) -> tuple[list[tuple[int, int]], dict[str, int]]:
-    """The same of the first records of each subset; and how many images of each are in others."""
+def between_subsets(shards: Sequence[Shard]) -> tuple[list[list[int]], dict[str, int]]:
+    """The first records with an image in each subset; the subsets without other images."""
     every = enumerate((one.subset, row.image) for one in shards for row in one.rows)
     heads: dict[int, dict[str, int]] = {}
     for number, (subset, value) in every:
         if value:
             heads.setdefault(value, {}).setdefault(subset, number)
     pairs = [
-        (number, min(of.values()))
-        for of in heads.values()
-        for number in of.values()
-        if number != min(of.values())
+        [number, min(head.values())]
+        for head in heads.values()
+        for number in head.values()
+        if number != min(head.values())
     ]
-    shared = Counter(subset for of in heads.values() if len(of) > 1 for subset in of)
+    shared = Counter(subset for head in heads.values() if len(head) > 1 for subset in head)
     return sorted(pairs), {
         subset: count
         for subset, count in sorted(shared.items())
-        if count == sum(subset in of for of in heads.values()) and "train" not in subset
+        if count == sum(subset in head for head in heads.values()) and "train" not in subset
     }
 
 
-def listed(pairs: np.ndarray) -> list[tuple[int, int]]:
-    return [(later, first) for later, first in pairs.tolist()]
-
-
 @given(some_shards)
-def test_what_comes_again_is_what_a_dictionary_finds(shards: list[Shard]) -> None:
+def test_repeats_are_those_of_a_dictionary(shards: list[Shard]) -> None:
     found = Duplicates(results_of(shards))
-    for number, thing in enumerate(THINGS):
-        assert listed(found.find_repeats(thing)) == find_repeats(shards, number)
-    right, leaked = between_subsets(shards)
-    assert listed(found.shared_images) == right
-    assert found.leaked_subsets == leaked
+    for number, key in enumerate(KEYS):
+        assert found.find_repeats(key).tolist() == find_repeats(shards, number)
+    pairs, leaked = between_subsets(shards)
+    assert found.shared_images.tolist() == pairs and found.leaked_subsets == leaked
     names = [str(number) for number, one in enumerate(shards) for _ in one.rows]
     laters = found.find_repeats(keys.FILENAME)[:, 0]
     assert [one.name for one in found.shards_of(laters)] == [names[row] for row in laters.tolist()]
 
 
+def named(name: str) -> bytes:
+    return encode({**image(name), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
+
+
 @pytest.mark.parametrize("most", [1, 5, 1000])
 def test_all_are_counted_and_the_first_are_listed(tmp_path: Path, most: int) -> None:
+    records = [named(f"{number % 30:02d}.jpg") for number in range(90)]
     for shard in ("train-00000-of-00002", "train-00001-of-00002"):
-        records = [
-            encode(
-                {**image(f"{number % 30:02d}.jpg"), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])}
-            )
-            for number in range(90)
-        ]
-        (tmp_path / shard).write_bytes(frame(*records))
+        Path(write_shard(tmp_path, "x", *records)).rename(tmp_path / shard)
     report = check_sources([str(tmp_path)], Options(max_findings=most, severities={"IMG": None}))
     assert report.counts.by_code["NAM002"] == 2 * 90 - 30
     found = [one for one in report.findings if one.code == "NAM002"]
@@ -137,8 +128,6 @@ def test_all_are_counted_and_the_first_are_listed(tmp_path: Path, most: int) -> 
 
 
 def test_a_name_with_a_zero_byte_is_one_name(tmp_path: Path) -> None:
-    records = [encode({**image("a\0b.jpg"), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})] * 2
-    shard = write_shard(tmp_path, "a", *records)
-    report = check_sources([shard])
+    report = check_sources([write_shard(tmp_path, "a", *[named("a\0b.jpg")] * 2)])
     (found,) = [one for one in report.findings if one.code == "NAM002"]
     assert (found.record, found.value) == (1, "a\ufffdb.jpg")

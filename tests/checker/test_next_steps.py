@@ -21,7 +21,7 @@ from tfod.checker.reporters.wording import next_steps
 
 from tests.checker.reports import found, make_report
 from tests.checker.test_check import training
-from tests.checker.test_examples import EXAMPLES
+from tests.checker.test_corpus import EXAMPLES
 from tests.commands import Run
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
