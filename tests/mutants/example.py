@@ -7,7 +7,7 @@ from functools import partial
 from tfod.example.example import encode_example, float_feature, int64_feature
 
 from tests.mutants import registry
-from tests.mutants.registry import Table
+from tests.mutants.registry import Mutant
 from tests.mutants.sound import (
     TF,
     encoded_features,
@@ -34,8 +34,8 @@ def spelled(**encoded: bytes) -> bytes:
     return encode_example({**named, **{by_name[key]: one for key, one in encoded.items()}})
 
 
-def mutants() -> Table:
-    """Return the mutants of each rule."""
+def mutants() -> list[Mutant]:
+    """Return the mutants of all rules."""
     named = list(encoded_features().items())
     in_two_parts = encode_example(dict(named[:5])) + encode_example(dict(named[5:]))
     lists = field(1, field(1, b"frames") + field(2, field(1, int64_feature([1]))))
@@ -52,74 +52,58 @@ def mutants() -> Table:
     def extra(key: str, *values: object) -> bytes:
         return encode({**features(), key: [*values]})
 
-    return {
-        "EXA001": [  # not an Example
-            fail("text", second(b"a line of text"), record=1),
-            fail("group-in-place-of-features", first(flip(record(), 0))),
-            fail("last-byte-missing", first(record()[:-1])),
-            fail("key-of-another-type", first(field(1, field(1, b"\x08\x01")))),
-            fail("list-of-another-type", first(spelled(width=b"\x18\x05"))),
-            near("unknown-field", first(record() + field(15, b"more"))),
-            # protobuf merges a message that comes twice.
-            near("features-in-two-parts", first(in_two_parts)),
-        ],
-        "EXA002": [  # SequenceExample
-            fail("with-feature-lists", first(record() + field(2, lists))),
-            near("same-bytes-as-field-3", first(record() + field(3, lists))),
-        ],
-        "EXA003": [  # missing feature
-            fail("no-image", first(record(encoded=None))),
-            fail("no-format", second(record(format=None)), record=1, options=ROBOFLOW),
-            fail("format-without-a-list", second(no_format), "EXA006", record=1, options=ROBOFLOW),
-            fail("no-width-for-cvat", first(record(width=None)), options=CVAT),
-            near("no-checksum", first(record(sha256=None))),
-            near("no-format-for-the-trainer", second(record(format=None))),
-            near("no-width", first(record(width=None))),
-        ],
-        "EXA004": [  # wrong type
-            fail("width-as-float", first(record(width=40.0))),
-            fail("format-as-number", first(record(format=1))),
-            fail("empty-list-of-floats", first(spelled(width=b"\x12\0"))),
-            near("width-not-packed", first(spelled(width=b"\x1a\2\x08\x28"))),
-        ],
-        "EXA005": [  # wrong shape
-            fail("two-widths", first(record(width=[40, 40]))),
-            # TF-Vision and Model Maker read it; this mutant checks their verdicts.
-            fail("two-names", second(record(filename=["a", "b"])), record=1),
-            fail("empty-list", first(spelled(width=b"\x1a\0"))),
-            near("without-a-list", first(spelled(width=b"")), "EXA006"),
-            near("last-of-two-features", first(twice), "EXA007"),
-        ],
-        "EXA006": [  # no type
-            fail("default-taken", first(spelled(sha256=b""))),
-            near("empty-lists", first(without + field(1, empty_lists))),
-        ],
-        "EXA007": [  # duplicate key
-            fail("width-twice", first(twice)),
-            near("one-letter-differs", first(record() + field(1, misspelt)), "EXA008"),
-        ],
-        "EXA008": [  # unknown feature
-            fail("misspelt", second(extra("image/object/dificult", 0, 1)), record=1),
-            near("spelt-right", first(extra("image/object/difficult", 0, 1))),
-            near("attribute", first(extra("image/object/attribute/colour", "red", "blue"))),
-        ],
-        "EXA009": [  # not UTF-8
-            fail("name-in-latin-1", first(record(filename="é.jpg".encode("latin-1")))),
-            fail("class-cut-within-a-letter", first(record(text=["cat", b"\xe2\x82"])), "LAB006"),
-            near("name-in-utf-8", first(record(filename="é.jpg"))),
-        ],
-        "EXA010": [  # no profile
-            registry.fail("a-table", shard(encode(table))),
-            registry.near("a-table-with-boxes", shard(table_with_boxes), *in_table),
-        ],
-        "EXA012": [  # parsers differ
-            fail("two-lists", first(spelled(width=float_feature([41.0]) + forty))),
-            fail("group", first(record() + b"\x7b\x7c")),
-            near("unknown-number", first(record() + b"\x78\x01")),
-        ],
-        "EXA013": [  # unreadable attributes
-            fail("not-json", first(extra("tfod/attributes", "{"))),
-            fail("a-third-object", first(extra("tfod/attributes", '{"objects": {"2": {"a": 1}}}'))),
-            near("of-the-second", first(extra("tfod/attributes", '{"objects": {"1": {"a": 1}}}'))),
-        ],
-    }
+    return [
+        fail("EXA001-text", second(b"a line of text"), record=1),
+        fail("EXA001-group-in-place-of-features", first(flip(record(), 0))),
+        fail("EXA001-last-byte-missing", first(record()[:-1])),
+        fail("EXA001-key-of-another-type", first(field(1, field(1, b"\x08\x01")))),
+        fail("EXA001-list-of-another-type", first(spelled(width=b"\x18\x05"))),
+        near("EXA001-unknown-field", first(record() + field(15, b"more"))),
+        # protobuf merges a message that comes twice.
+        near("EXA001-features-in-two-parts", first(in_two_parts)),
+        fail("EXA002-with-feature-lists", first(record() + field(2, lists))),
+        near("EXA002-same-bytes-as-field-3", first(record() + field(3, lists))),
+        fail("EXA003-no-image", first(record(encoded=None))),
+        fail("EXA003-no-format", second(record(format=None)), record=1, options=ROBOFLOW),
+        fail(
+            "EXA003-format-without-a-list", second(no_format), "EXA006", record=1, options=ROBOFLOW
+        ),
+        fail("EXA003-no-width-for-cvat", first(record(width=None)), options=CVAT),
+        near("EXA003-no-checksum", first(record(sha256=None))),
+        near("EXA003-no-format-for-the-trainer", second(record(format=None))),
+        near("EXA003-no-width", first(record(width=None))),
+        fail("EXA004-width-as-float", first(record(width=40.0))),
+        fail("EXA004-format-as-number", first(record(format=1))),
+        fail("EXA004-empty-list-of-floats", first(spelled(width=b"\x12\0"))),
+        near("EXA004-width-not-packed", first(spelled(width=b"\x1a\2\x08\x28"))),
+        fail("EXA005-two-widths", first(record(width=[40, 40]))),
+        # TF-Vision and Model Maker read it; this mutant checks their verdicts.
+        fail("EXA005-two-names", second(record(filename=["a", "b"])), record=1),
+        fail("EXA005-empty-list", first(spelled(width=b"\x1a\0"))),
+        near("EXA005-without-a-list", first(spelled(width=b"")), "EXA006"),
+        near("EXA005-last-of-two-features", first(twice), "EXA007"),
+        fail("EXA006-default-taken", first(spelled(sha256=b""))),
+        near("EXA006-empty-lists", first(without + field(1, empty_lists))),
+        fail("EXA007-width-twice", first(twice)),
+        near("EXA007-one-letter-differs", first(record() + field(1, misspelt)), "EXA008"),
+        fail("EXA008-misspelt", second(extra("image/object/dificult", 0, 1)), record=1),
+        near("EXA008-spelt-right", first(extra("image/object/difficult", 0, 1))),
+        near("EXA008-attribute", first(extra("image/object/attribute/colour", "red", "blue"))),
+        fail("EXA009-name-in-latin-1", first(record(filename="é.jpg".encode("latin-1")))),
+        fail(
+            "EXA009-class-cut-within-a-letter", first(record(text=["cat", b"\xe2\x82"])), "LAB006"
+        ),
+        near("EXA009-name-in-utf-8", first(record(filename="é.jpg"))),
+        registry.fail("EXA010-a-table", shard(encode(table))),
+        registry.near("EXA010-a-table-with-boxes", shard(table_with_boxes), *in_table),
+        fail("EXA012-two-lists", first(spelled(width=float_feature([41.0]) + forty))),
+        fail("EXA012-group", first(record() + b"\x7b\x7c")),
+        near("EXA012-unknown-number", first(record() + b"\x78\x01")),
+        fail("EXA013-not-json", first(extra("tfod/attributes", "{"))),
+        fail(
+            "EXA013-a-third-object", first(extra("tfod/attributes", '{"objects": {"2": {"a": 1}}}'))
+        ),
+        near(
+            "EXA013-of-the-second", first(extra("tfod/attributes", '{"objects": {"1": {"a": 1}}}'))
+        ),
+    ]

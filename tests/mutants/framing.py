@@ -10,7 +10,7 @@ from functools import partial
 from tfod.tfrecord.framing import masked_crc32c
 
 from tests.mutants import registry
-from tests.mutants.registry import Link, Table
+from tests.mutants.registry import Link, Mutant
 from tests.mutants.sound import (
     LABEL_MAP,
     TF,
@@ -42,8 +42,8 @@ def zipped(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
-def mutants() -> Table:
-    """Return the mutants of each rule."""
+def mutants() -> list[Mutant]:
+    """Return the mutants of all rules."""
     three, two, last = shard(*THREE), shard(*THREE[:2]), frame(THREE[2])
     start, rest = len(frame(THREE[0])), shard(*THREE[1:])
     name = start + frame(THREE[1]).index(b"b.png")
@@ -57,79 +57,51 @@ def mutants() -> Table:
     linked = {**link, "default.tfrecord": Link("shard.data"), "shard.data": three}
     html = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>\n"
     lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"
-    return {
-        "TFR001": [  # not a TFRecord
-            registry.fail("html-page", html),
-            registry.fail("jpeg", jpeg()),
-            registry.fail("git-lfs-pointer", lfs),
-            registry.fail("gzip-in-gzip", zipped(zipped(three)), "TFR014", ending=GZ),
-            registry.fail("one-bit-of-the-only-header", flip(shard(record()), 9)),
-            near("one-bit-of-the-first-header", flip(three, 9), "TFR003", record=0),
-            near("braces-in-the-length", shard(padded(record(), 0x7B7B))),
-        ],
-        "TFR002": [  # empty file
-            fail("no-bytes", b""),
-            near("one-byte", b"\0", "TFR006"),
-        ],
-        "TFR003": [  # checksum of the length
-            fail("one-bit-of-the-checksum", flip(three, start + 11, 7), record=1),
-            fail("one-bit-of-the-length", flip(three, start), record=1),
-            near("one-bit-behind-the-checksum", flip(three, start + HEAD), "TFR004"),
-        ],
-        "TFR004": [  # checksum of the data
-            fail("one-bit-of-a-name", flip(three, name), record=1),
-            fail("last-bit-of-the-file", flip(three, -1, 7), record=2),
-            near("same-bit-with-its-checksum", shard(THREE[0], renamed, THREE[2])),
-        ],
-        "TFR005": [  # truncated record
-            fail("one-byte-short", three[:-1], record=2),
-            fail("header-alone", two + last[:HEAD], record=2),
-            near("cut-between-records", two),
-        ],
-        "TFR006": [  # truncated header
-            fail("eleven-bytes", two + last[: HEAD - 1], record=2),
-            fail("one-byte", two + last[:1], record=2),
-            near("twelve-bytes", two + last[:HEAD], "TFR005"),
-        ],
-        "TFR007": [  # forged length
-            fail("terabyte", forged(1 << 40) + rest, record=0),
-            fail("whole-64-bits", forged((1 << 64) - 1) + rest, record=0),
-            fail("one-byte-too-many", forged(too_many) + last, record=0),
-            near("nothing-follows", forged(1 << 40), "TFR005"),
-            near("up-to-the-end", forged(exact) + rest, "TFR004"),
-        ],
-        "TFR008": [  # trailing zeros
-            fail("page-of-zeros", three + bytes(4096), record=3),
-            fail("nine-zeros", three + bytes(9), record=3),
-            near("one-bit-among-them", flip(three + bytes(4096), -1), "TFR003"),
-            near("eight-zeros", three + bytes(8), "TFR006"),
-        ],
-        "TFR009": [  # zero-length record
-            fail("empty-payload", shard(THREE[0], b"", THREE[1]), record=1),
-            near("example-without-features", bare, "EXA003", "NAM007", "NAM009"),
-        ],
-        "TFR010": [  # silent compression
-            fail("gzip", zipped(three)),
-            fail("zlib", zlib.compress(three)),
-            near("gzip-that-says-so", zipped(three), "TFR014", ending=GZ),
-            near("stored-length-like-gzip", shard(padded(record(), 0x8B1F))),
-        ],
-        "TFR011": [  # damaged compression
-            fail("one-byte-short", zipped(three)[:-1], "TFR014", ending=GZ),
-            fail("one-bit-of-the-checksum", flip(zipped(three), -8), "TFR014", ending=GZ),
-            near("two-members", zipped(two) + zipped(last), "TFR014", ending=GZ),
-        ],
-        "TFR012": [  # oversize record
-            fail("one-byte-over", first(big), record=0, options=over),
-            near("at-the-limit", first(big), options=limit),
-        ],
-        "TFR013": [  # unreadable
-            fail("input-output-error", link, at="default.tfrecord"),
-            near("link-to-a-shard", linked),
-        ],
-        "TFR014": [  # compression that the name tells
-            fail("gzip", zipped(three), ending=GZ),
-            fail("zlib", zlib.compress(three), ending=ZZ),
-            near("plain", three, ending=GZ),
-        ],
-    }
+    return [
+        registry.fail("TFR001-html-page", html),
+        registry.fail("TFR001-jpeg", jpeg()),
+        registry.fail("TFR001-git-lfs-pointer", lfs),
+        registry.fail("TFR001-gzip-in-gzip", zipped(zipped(three)), "TFR014", ending=GZ),
+        registry.fail("TFR001-one-bit-of-the-only-header", flip(shard(record()), 9)),
+        near("TFR001-one-bit-of-the-first-header", flip(three, 9), "TFR003", record=0),
+        near("TFR001-braces-in-the-length", shard(padded(record(), 0x7B7B))),
+        fail("TFR002-no-bytes", b""),
+        near("TFR002-one-byte", b"\0", "TFR006"),
+        fail("TFR003-one-bit-of-the-checksum", flip(three, start + 11, 7), record=1),
+        fail("TFR003-one-bit-of-the-length", flip(three, start), record=1),
+        near("TFR003-one-bit-behind-the-checksum", flip(three, start + HEAD), "TFR004"),
+        fail("TFR004-one-bit-of-a-name", flip(three, name), record=1),
+        fail("TFR004-last-bit-of-the-file", flip(three, -1, 7), record=2),
+        near("TFR004-same-bit-with-its-checksum", shard(THREE[0], renamed, THREE[2])),
+        fail("TFR005-one-byte-short", three[:-1], record=2),
+        fail("TFR005-header-alone", two + last[:HEAD], record=2),
+        near("TFR005-cut-between-records", two),
+        fail("TFR006-eleven-bytes", two + last[: HEAD - 1], record=2),
+        fail("TFR006-one-byte", two + last[:1], record=2),
+        near("TFR006-twelve-bytes", two + last[:HEAD], "TFR005"),
+        fail("TFR007-terabyte", forged(1 << 40) + rest, record=0),
+        fail("TFR007-whole-64-bits", forged((1 << 64) - 1) + rest, record=0),
+        fail("TFR007-one-byte-too-many", forged(too_many) + last, record=0),
+        near("TFR007-nothing-follows", forged(1 << 40), "TFR005"),
+        near("TFR007-up-to-the-end", forged(exact) + rest, "TFR004"),
+        fail("TFR008-page-of-zeros", three + bytes(4096), record=3),
+        fail("TFR008-nine-zeros", three + bytes(9), record=3),
+        near("TFR008-one-bit-among-them", flip(three + bytes(4096), -1), "TFR003"),
+        near("TFR008-eight-zeros", three + bytes(8), "TFR006"),
+        fail("TFR009-empty-payload", shard(THREE[0], b"", THREE[1]), record=1),
+        near("TFR009-example-without-features", bare, "EXA003", "NAM007", "NAM009"),
+        fail("TFR010-gzip", zipped(three)),
+        fail("TFR010-zlib", zlib.compress(three)),
+        near("TFR010-gzip-that-says-so", zipped(three), "TFR014", ending=GZ),
+        near("TFR010-stored-length-like-gzip", shard(padded(record(), 0x8B1F))),
+        fail("TFR011-one-byte-short", zipped(three)[:-1], "TFR014", ending=GZ),
+        fail("TFR011-one-bit-of-the-checksum", flip(zipped(three), -8), "TFR014", ending=GZ),
+        near("TFR011-two-members", zipped(two) + zipped(last), "TFR014", ending=GZ),
+        fail("TFR012-one-byte-over", first(big), record=0, options=over),
+        near("TFR012-at-the-limit", first(big), options=limit),
+        fail("TFR013-input-output-error", link, at="default.tfrecord"),
+        near("TFR013-link-to-a-shard", linked),
+        fail("TFR014-gzip", zipped(three), ending=GZ),
+        fail("TFR014-zlib", zlib.compress(three), ending=ZZ),
+        near("TFR014-plain", three, ending=GZ),
+    ]

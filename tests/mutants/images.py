@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.image_kinds import exif_block, file_of, gradient, image_of, saved, with_segment
 from tests.mutants import registry
-from tests.mutants.registry import Table
+from tests.mutants.registry import Mutant
 from tests.mutants.sound import (
     HEIGHT,
     LABEL_MAP,
@@ -65,8 +65,8 @@ def subsets(val: bytes) -> dict[str, bytes]:
     return {**files, "label_map.pbtxt": LABEL_MAP}
 
 
-def mutants() -> Table:
-    """Return the mutants of each rule."""
+def mutants() -> list[Mutant]:
+    """Return the mutants of all rules."""
     damaged = flip(png(), png().index(b"IDAT") + 20)
     right = hashlib.sha256(jpeg()).hexdigest()
     wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
@@ -81,95 +81,61 @@ def mutants() -> Table:
     def named(name: str) -> str:
         return name.lower().replace(" ", "-")
 
-    return {
-        "IMG001": [  # missing
-            fail("no-bytes", imaged(b"")),
-            near("one-byte", imaged(b"\xff"), "IMG002"),
-        ],
-        "IMG002": [  # not an image
-            fail("raw-pixels", imaged(gradient("RGB", (WIDTH, HEIGHT)).tobytes())),
-            fail("a-path", imaged(b"images/a.jpg")),
-            fail("first-byte-lost", imaged(jpeg()[1:])),
-            near("last-byte-lost", imaged(jpeg()[:-1]), "IMG009"),
-        ],
-        "IMG017": [  # black in TensorFlow
-            fail("up-to-255", deep(255)),
-            near("up-to-4096", deep(4096)),
-            near("all-black", deep(0)),
-            near("not-decoded", deep(255), options=NONE),
-        ],
-        "IMG003": [  # does not decode
-            fail("one-bit-of-the-pixels", imaged(damaged, "png")),
-            fail("one-bit-and-all-decoded", imaged(damaged, "png"), options=ALL),
-            near("same-bit-not-decoded", imaged(damaged, "png"), options=NONE),
-            near("byte-behind-the-end", imaged(png() + b"\0", "png")),
-        ],
-        "IMG004": [  # other format
-            fail("jpeg-called-png", imaged(jpeg(), format="png")),
-            near("jpg", imaged(jpeg(), format="JPG")),
-        ],
-        "IMG005": [  # not decodable
-            *(
-                fail(named(name), kind(name))
-                for name in ("webp", "tiff RGB", "gif", "jpeg 12 bits", "bmp rle", "png apple")
-            ),
-            *(
-                near(named(name), kind(name))
-                for name in ("jpeg CMYK", "bmp 24 bits", "png color 0 bits 16", "jpeg arithmetic")
-            ),
-        ],
-        "IMG006": [  # size differs
-            fail("one-pixel-wider", imaged(jpeg(), width=WIDER)),
-            fail("exchanged", imaged(jpeg(), width=HEIGHT, height=WIDTH)),
-            near("just-as-wide", imaged(jpeg((WIDER, HEIGHT)), width=WIDER)),
-        ],
-        "IMG007": [  # rotated by EXIF
-            fail("by-a-quarter", exif(6)),
-            fail("mirrored", exif(2)),
-            fail("size-of-the-turned-image", exif(6, height=WIDTH, width=HEIGHT), "IMG006"),
-            near("upright", exif(1)),
-        ],
-        "IMG008": [  # checksum differs
-            fail("last-digit", imaged(jpeg(), sha256=wrong)),
-            fail("capital-letters", imaged(jpeg(), sha256=right.upper())),
-            near("right", imaged(jpeg(), sha256=right)),
-            near("empty", imaged(jpeg(), sha256="")),
-        ],
-        "IMG009": [  # truncated
-            fail("last-byte-lost", imaged(jpeg()[:-1])),
-            fail("png-without-its-end", imaged(png()[:-12], "png")),
-            near("bytes-behind-the-end", imaged(jpeg() + b"\0")),
-        ],
-        "IMG010": [  # same image
-            fail("byte-for-byte", shard(record(), again), record=1),
-            near("one-byte-more", shard(record(), longer)),
-        ],
-        "IMG011": [  # shared image
-            fail("train-and-val", leak, at="val.tfrecord"),
-            near("one-byte-more", subsets(longer)),
-            near("one-subset", together, "IMG010"),
-        ],
-        "IMG012": [  # size is not positive
-            fail("height-0", imaged(jpeg(), height=0)),
-            near("height-1", imaged(jpeg((WIDTH, 1)), height=1), "BOX008"),
-        ],
-        "IMG013": [  # palette
-            fail("bmp-with-colours", bmp("P")),
-            near("bmp-with-grays", bmp("L")),
-        ],
-        "IMG014": [  # raw pixels
-            fail("raw", imaged(jpeg(), format="raw")),
-            near("mixed-case", imaged(jpeg(), format="Raw"), "IMG004"),
-        ],
-        "IMG015": [  # unknown size
-            fail("no-image-and-no-size", first(record(**bare)), "EXA003"),
-            fail("bytes-without-a-header", first(record(**{**bare, "encoded": b"x"})), "IMG002"),
-            near("header", imaged(jpeg(), height=None, width=None)),
-            near("no-image", first(record(encoded=None)), "EXA003"),
-        ],
-        "IMG016": [  # some images
-            registry.fail("one-of-three", shard(*without, other())),
-            registry.near("none-of-two", shard(*without)),
-            registry.near("all", shard(record(), other())),
-        ],
-    }
+    return [
+        fail("IMG001-no-bytes", imaged(b"")),
+        near("IMG001-one-byte", imaged(b"\xff"), "IMG002"),
+        fail("IMG002-raw-pixels", imaged(gradient("RGB", (WIDTH, HEIGHT)).tobytes())),
+        fail("IMG002-a-path", imaged(b"images/a.jpg")),
+        fail("IMG002-first-byte-lost", imaged(jpeg()[1:])),
+        near("IMG002-last-byte-lost", imaged(jpeg()[:-1]), "IMG009"),
+        fail("IMG017-up-to-255", deep(255)),
+        near("IMG017-up-to-4096", deep(4096)),
+        near("IMG017-all-black", deep(0)),
+        near("IMG017-not-decoded", deep(255), options=NONE),
+        fail("IMG003-one-bit-of-the-pixels", imaged(damaged, "png")),
+        fail("IMG003-one-bit-and-all-decoded", imaged(damaged, "png"), options=ALL),
+        near("IMG003-same-bit-not-decoded", imaged(damaged, "png"), options=NONE),
+        near("IMG003-byte-behind-the-end", imaged(png() + b"\0", "png")),
+        fail("IMG004-jpeg-called-png", imaged(jpeg(), format="png")),
+        near("IMG004-jpg", imaged(jpeg(), format="JPG")),
+        *(
+            fail(f"IMG005-{named(name)}", kind(name))
+            for name in ("webp", "tiff RGB", "gif", "jpeg 12 bits", "bmp rle", "png apple")
+        ),
+        *(
+            near(f"IMG005-{named(name)}", kind(name))
+            for name in ("jpeg CMYK", "bmp 24 bits", "png color 0 bits 16", "jpeg arithmetic")
+        ),
+        fail("IMG006-one-pixel-wider", imaged(jpeg(), width=WIDER)),
+        fail("IMG006-exchanged", imaged(jpeg(), width=HEIGHT, height=WIDTH)),
+        near("IMG006-just-as-wide", imaged(jpeg((WIDER, HEIGHT)), width=WIDER)),
+        fail("IMG007-by-a-quarter", exif(6)),
+        fail("IMG007-mirrored", exif(2)),
+        fail("IMG007-size-of-the-turned-image", exif(6, height=WIDTH, width=HEIGHT), "IMG006"),
+        near("IMG007-upright", exif(1)),
+        fail("IMG008-last-digit", imaged(jpeg(), sha256=wrong)),
+        fail("IMG008-capital-letters", imaged(jpeg(), sha256=right.upper())),
+        near("IMG008-right", imaged(jpeg(), sha256=right)),
+        near("IMG008-empty", imaged(jpeg(), sha256="")),
+        fail("IMG009-last-byte-lost", imaged(jpeg()[:-1])),
+        fail("IMG009-png-without-its-end", imaged(png()[:-12], "png")),
+        near("IMG009-bytes-behind-the-end", imaged(jpeg() + b"\0")),
+        fail("IMG010-byte-for-byte", shard(record(), again), record=1),
+        near("IMG010-one-byte-more", shard(record(), longer)),
+        fail("IMG011-train-and-val", leak, at="val.tfrecord"),
+        near("IMG011-one-byte-more", subsets(longer)),
+        near("IMG011-one-subset", together, "IMG010"),
+        fail("IMG012-height-0", imaged(jpeg(), height=0)),
+        near("IMG012-height-1", imaged(jpeg((WIDTH, 1)), height=1), "BOX008"),
+        fail("IMG013-bmp-with-colours", bmp("P")),
+        near("IMG013-bmp-with-grays", bmp("L")),
+        fail("IMG014-raw", imaged(jpeg(), format="raw")),
+        near("IMG014-mixed-case", imaged(jpeg(), format="Raw"), "IMG004"),
+        fail("IMG015-no-image-and-no-size", first(record(**bare)), "EXA003"),
+        fail("IMG015-bytes-without-a-header", first(record(**{**bare, "encoded": b"x"})), "IMG002"),
+        near("IMG015-header", imaged(jpeg(), height=None, width=None)),
+        near("IMG015-no-image", first(record(encoded=None)), "EXA003"),
+        registry.fail("IMG016-one-of-three", shard(*without, other())),
+        registry.near("IMG016-none-of-two", shard(*without)),
+        registry.near("IMG016-all", shard(record(), other())),
+    ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-import string
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_lowercase
 
 from tests.mutants import boxes, example, framing, images, labels, names, pipeline, sets, task, zips
 from tests.mutants.registry import Content, Link, Mutant
@@ -19,14 +20,11 @@ FAMILIES = (boxes, example, framing, images, labels, names, pipeline, sets, task
 @functools.cache
 def all_mutants() -> tuple[Mutant, ...]:
     """Every mutant, in the order of the families."""
+    letters: dict[tuple[str, bool], Iterator[str]] = defaultdict(lambda: iter(ascii_lowercase))
     return tuple(
-        replace(mutant, code=code, letter=letter)
+        replace(mutant, letter=next(letters[mutant.code, mutant.fires]))
         for family in FAMILIES
-        for code, mutants in family.mutants().items()
-        for fires in (True, False)
-        for letter, mutant in zip(
-            string.ascii_lowercase, (one for one in mutants if one.fires is fires), strict=False
-        )
+        for mutant in family.mutants()
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from tests.mutants import registry
-from tests.mutants.registry import Inside, Table
+from tests.mutants.registry import Inside, Mutant
 from tests.mutants.sound import (
     CAT_BOX,
     DOG_BOX,
@@ -82,8 +82,8 @@ def points(name: str, number: int) -> bytes:
     return one(name, **(sides | visible if number else {}))
 
 
-def mutants() -> Table:
-    """Return the mutants of each rule."""
+def mutants() -> list[Mutant]:
+    """Return the mutants of all rules."""
     mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]
@@ -92,34 +92,26 @@ def mutants() -> Table:
     gap = LABEL_MAP.replace(b"\n", b" ") + b"item { id: 9 name: 'cow' }"
     cats = with_boxes([CAT_BOX], name="train.jpg", source_id="1")
     dogs = with_boxes([DOG_BOX], ["dog"], [2], name="val.png", encoded=png(), source_id="2")
-    return {
-        "CFG002": [  # a path without files
-            fail("of-the-template", files(pipeline(maps="PATH_TO_BE_CONFIGURED/label_map.txt"))),
-            fail("empty", files(pipeline(train=""))),
-            fail("backslash", files(pipeline(train="data\\train.tfrecord"))),
-            fail("label-map", files(pipeline(maps="labels.pbtxt"))),
-            fail("folder", {**files(pipeline(train="t")), "t": {"a.txt": b""}}),
-            near("pattern", files(pipeline(train="trai?.tfreco[r]d*"))),
-        ],
-        "CFG003": [  # number of classes differs
-            fail("one-of-two", files(pipeline(1))),
-            near("two-of-two", files(pipeline())),
-            near("ids-with-a-gap", {**files(pipeline(9)), "label_map.pbtxt": gap}, "LAB013"),
-        ],
-        "CFG005": [  # masks missing
-            fail("no-masks", files(with_masks)),
-            fail("of-one-object", files(with_masks, *half), "BOX023"),
-            fail("png-read-as-numbers", files(pipeline(both=MASKS), *both), "BOX023"),
-            near("png", files(with_masks, *both), "BOX023"),
-            near("not-asked-for", files(pipeline(both="load_instance_masks: false"))),
-        ],
-        "CFG006": [  # number of keypoints differs
-            fail("none", files(with_points)),
-            fail("two-of-three", files(with_points, points("train.jpg", 2), points("val.png", 3))),
-            near("three", files(with_points, points("train.jpg", 3), points("val.png", 3))),
-        ],
-        "CFG009": [  # unseen classes
-            fail("no-dog-is-trained", files(pipeline(), train=cats)),
-            near("no-cat-is-evaluated", files(pipeline(), val=dogs)),
-        ],
-    }
+    return [
+        fail("CFG002-of-the-template", files(pipeline(maps="PATH_TO_BE_CONFIGURED/label_map.txt"))),
+        fail("CFG002-empty", files(pipeline(train=""))),
+        fail("CFG002-backslash", files(pipeline(train="data\\train.tfrecord"))),
+        fail("CFG002-label-map", files(pipeline(maps="labels.pbtxt"))),
+        fail("CFG002-folder", {**files(pipeline(train="t")), "t": {"a.txt": b""}}),
+        near("CFG002-pattern", files(pipeline(train="trai?.tfreco[r]d*"))),
+        fail("CFG003-one-of-two", files(pipeline(1))),
+        near("CFG003-two-of-two", files(pipeline())),
+        near("CFG003-ids-with-a-gap", {**files(pipeline(9)), "label_map.pbtxt": gap}, "LAB013"),
+        fail("CFG005-no-masks", files(with_masks)),
+        fail("CFG005-of-one-object", files(with_masks, *half), "BOX023"),
+        fail("CFG005-png-read-as-numbers", files(pipeline(both=MASKS), *both), "BOX023"),
+        near("CFG005-png", files(with_masks, *both), "BOX023"),
+        near("CFG005-not-asked-for", files(pipeline(both="load_instance_masks: false"))),
+        fail("CFG006-none", files(with_points)),
+        fail(
+            "CFG006-two-of-three", files(with_points, points("train.jpg", 2), points("val.png", 3))
+        ),
+        near("CFG006-three", files(with_points, points("train.jpg", 3), points("val.png", 3))),
+        fail("CFG009-no-dog-is-trained", files(pipeline(), train=cats)),
+        near("CFG009-no-cat-is-evaluated", files(pipeline(), val=dogs)),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ class Mutant:
     """A file or a folder, and the rules that a check must report.
 
     Attributes:
+        code: of its rule.
         case: the change, in a few words joined by hyphens.
         content: its bytes, or the files of a folder.
         fires: whether the rule must fire; else it must not.
@@ -41,9 +42,10 @@ class Mutant:
         at: the file within the folder or archive that the finding is about.
         record: number of the record that the finding is about.
         options: of ``tfod check``, by name with underscores.
-        code, letter: set by :func:`tests.mutants.make.all_mutants`.
+        letter: of the alphabet, among the mutants of its rule.
     """
 
+    code: str
     case: str
     content: Content
     fires: bool = True
@@ -52,7 +54,6 @@ class Mutant:
     at: str = ""
     record: int | None = None
     options: Mapping[str, str | bool | int] = field(default_factory=dict)
-    code: str = ""
     letter: str = ""
 
     @property
@@ -96,15 +97,12 @@ class Mutant:
         return arguments
 
 
-Table: TypeAlias = Mapping[str, "list[Mutant]"]
-"""The mutants of a family by the code of their rule."""
+def fail(name: str, content: Content, *also: str, **how: object) -> Mutant:
+    """A mutant for which its rule must fire, and the rules in ``also``."""
+    code, _, case = name.partition("-")
+    return Mutant(code, case, content, True, frozenset(also), **how)
 
 
-def fail(case: str, content: Content, *also: str, **how: object) -> Mutant:
-    """A mutant for which the rule must fire, and the rules in ``also``."""
-    return Mutant(case, content, True, frozenset(also), **how)
-
-
-def near(case: str, content: Content, *also: str, **how: object) -> Mutant:
-    """A near miss: the rule must not fire."""
-    return Mutant(case, content, False, frozenset(also), **how)
+def near(name: str, content: Content, *also: str, **how: object) -> Mutant:
+    """A near miss: its rule must not fire."""
+    return replace(fail(name, content, *also, **how), fires=False)

@@ -6,7 +6,7 @@ from functools import partial
 
 from tests.mutants import registry
 from tests.mutants.framing import zipped
-from tests.mutants.registry import Table
+from tests.mutants.registry import Mutant
 from tests.mutants.sound import LABEL_MAP, TF, jpeg, record, shard
 
 fail = partial(registry.fail, options=TF)
@@ -42,8 +42,8 @@ def splits(other: bytes) -> dict[str, dict[str, bytes]]:
     }
 
 
-def mutants() -> Table:
-    """Return the mutants of each rule."""
+def mutants() -> list[Mutant]:
+    """Return the mutants of all rules."""
     two, three = numbered(0, 1, count=2), numbered(0, 1, 2, count=3)
     _, second, third = list(three)[:3]
     swapped = b"item { id: 2 name: 'cat' }\nitem { id: 1 name: 'dog' }\n"
@@ -56,36 +56,24 @@ def mutants() -> Table:
     mixed = named(*names, "train-00002-of-00003")
     lacking = {**three, second: part(1, sha256=None)}
     more = {**three, third: part(2, **{"image/class/label": [3]})}
-    return {
-        "SET001": [  # missing shards
-            fail("second-of-three", numbered(0, 2, count=3)),
-            fail("last-of-two", named("train.record-00000-of-00002")),
-            fail("second-of-three-that-count-from-1", numbered(1, 3, count=3)),
-            near("count-from-1", numbered(1, 2, count=2)),
-            near("all-three", three),
-        ],
-        "SET002": [  # mixed sets
-            fail("two-and-three", mixed),
-            near("two-subsets", three_subsets),
-        ],
-        "SET003": [  # different keys
-            fail("one-lacks-a-feature", lacking, at=second),
-            near("one-has-a-class-more", more),
-            near("all-alike", three),
-        ],
-        "SET004": [  # different label maps
-            fail("ids-exchanged", splits(swapped), "LAB008", at="valid/a_label_map.pbtxt"),
-            near("one-class-more", splits(OWL), "LAB013"),
-            near("another-order", splits(reordered)),
-        ],
-        "SET005": [  # empty shard
-            fail("no-bytes-in-a-set", half_empty, at=names[1]),
-            fail("gzip-of-nothing", gz, "TFR014", at="val.record.gz"),
-            near("one-record-each", two),
-        ],
-        "SET006": [  # empty set
-            fail("all-of-no-bytes", empty, "SET005", at=names[0]),
-            fail("the-only-one", lone, "SET005", at="train-00000-of-00001"),
-            near("one-has-a-record", {**empty, names[1]: part(0)}, "SET005"),
-        ],
-    }
+    return [
+        fail("SET001-second-of-three", numbered(0, 2, count=3)),
+        fail("SET001-last-of-two", named("train.record-00000-of-00002")),
+        fail("SET001-second-of-three-that-count-from-1", numbered(1, 3, count=3)),
+        near("SET001-count-from-1", numbered(1, 2, count=2)),
+        near("SET001-all-three", three),
+        fail("SET002-two-and-three", mixed),
+        near("SET002-two-subsets", three_subsets),
+        fail("SET003-one-lacks-a-feature", lacking, at=second),
+        near("SET003-one-has-a-class-more", more),
+        near("SET003-all-alike", three),
+        fail("SET004-ids-exchanged", splits(swapped), "LAB008", at="valid/a_label_map.pbtxt"),
+        near("SET004-one-class-more", splits(OWL), "LAB013"),
+        near("SET004-another-order", splits(reordered)),
+        fail("SET005-no-bytes-in-a-set", half_empty, at=names[1]),
+        fail("SET005-gzip-of-nothing", gz, "TFR014", at="val.record.gz"),
+        near("SET005-one-record-each", two),
+        fail("SET006-all-of-no-bytes", empty, "SET005", at=names[0]),
+        fail("SET006-the-only-one", lone, "SET005", at="train-00000-of-00001"),
+        near("SET006-one-has-a-record", {**empty, names[1]: part(0)}, "SET005"),
+    ]

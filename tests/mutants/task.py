@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.mutants import registry
-from tests.mutants.registry import Inside, Table
+from tests.mutants.registry import Inside, Mutant
 from tests.mutants.sound import CAT_BOX, HEIGHT, LABEL_MAP, WIDTH, jpeg, shard
 from tests.records import encode, objects
 
@@ -71,8 +71,8 @@ def matched(name: str, *frames: str, **how: Any) -> dict[str, Any]:
     return files(name, xml=task_xml(*frames, **how))
 
 
-def mutants() -> Table:
-    """Return the mutants of each rule."""
+def mutants() -> list[Mutant]:
+    """Return the mutants of all rules."""
     labels = json.dumps([{"name": "cats"}]).encode()
     known = matched("a.jpg", "a.jpg", labels=("cat", "dog"))
     frames, two, video = ("a.jpg", "b.jpg", "c.jpg"), ("a.jpg", "b.jpg"), {"mode": "interpolation"}
@@ -83,61 +83,41 @@ def mutants() -> Table:
     difficult = labelled("a.jpg", **{"image/object/difficult": [0]})
     attributes = f"</name><attributes>{ATTRIBUTE}</attributes></label>".encode()
     has_difficult = task_xml("a.jpg").replace(b"</name></label>", attributes)
-    return {
-        "TSK001": [  # unknown label
-            fail("capital-letter", matched("a.jpg", "a.jpg", labels=("Cat", "dog"))),
-            near("in-the-task", known),
-            fail("one-letter-more", {**known, "labels.json": labels}, options=AGAINST_LABELS),
-            fail("of-a-whole-image", files(labelled("a.jpg", tag="bird"))),
-        ],
-        "TSK002": [  # no frame
-            fail_in_record("one-letter", matched("a.jpg", "b.jpg"), "TSK005"),
-            fail_in_record("another-folder", matched("x/a.jpg", "y/a.jpg", "x/b.jpg"), "TSK005"),
-            near("folder-of-another-machine", matched("x/a.jpg", "a.jpg")),
-            near("another-extension", matched("a.jpg", "a.png")),
-            near("folder-that-all-lack", matched("a.jpg", "x/a.jpg")),
-        ],
-        "TSK003": [  # name read as number
-            fail_in_record("number-of-a-frame", matched("2.jpg", *frames), "TSK005"),
-            fail_in_record("digits-behind-six-letters", matched("myclip1.jpg", **video), "TSK005"),
-            near("number-of-no-frame", matched("3.jpg", *frames), "TSK002", "TSK005"),
-            near("name-of-a-frame", matched("2.jpg", "0.jpg", "1.jpg", "2.jpg"), "TSK005"),
-        ],
-        "TSK004": [  # size differs
-            fail_in_record("one-pixel-wider", files(labelled("a.jpg", width=WIDTH + 1))),
-            near("same-size", files("a.jpg")),
-            fail_in_record(
-                "than-the-image-on-disk", files("a.jpg", images=wider), options=AGAINST_IMAGES
-            ),
-            near("as-on-disk", files("a.jpg", images=same), options=AGAINST_IMAGES),
-        ],
-        "TSK005": [  # frames without annotations
-            fail("no-record", matched("a.jpg", *two)),
-            fail("no-boxes", files("a.jpg", without_boxes, xml=task_xml(*two))),
-            near("a-box-each", files(*two, xml=task_xml(*two))),
-        ],
-        "TSK006": [  # shared frame
-            fail_in_record("another-extension", files("a.jpg", "a.png"), record=1),
-            near("a-frame-each", files("a.jpg", "b.png", xml=task_xml(*two))),
-        ],
-        "TSK007": [  # frames without names
-            fail("no-image", matched("a.jpg")),
-            near("video", clip),
-        ],
-        "TSK008": [  # deleted shapes
-            fail("polyline", matched("a.jpg", "a.jpg", shape=POLYLINE)),
-            near("box", matched("a.jpg", "a.jpg", shape=BOX)),
-        ],
-        "TSK009": [  # emptied frames
-            fail("no-record", files("a.jpg", xml=boxes), "TSK005"),
-            near("meant-to-be-empty", files("a.jpg", without_boxes, xml=boxes), "TSK005"),
-        ],
-        "TSK010": [  # unknown attributes
-            fail("checkbox", files(difficult)),
-            near("of-the-label", files(difficult, xml=has_difficult)),
-        ],
-        "TSK011": [  # replaced annotations
-            fail("polygon", matched("a.jpg", "a.jpg", shape=POLYGON)),
-            near("box", matched("a.jpg", "a.jpg", shape=BOX)),
-        ],
-    }
+    return [
+        fail("TSK001-capital-letter", matched("a.jpg", "a.jpg", labels=("Cat", "dog"))),
+        near("TSK001-in-the-task", known),
+        fail("TSK001-one-letter-more", {**known, "labels.json": labels}, options=AGAINST_LABELS),
+        fail("TSK001-of-a-whole-image", files(labelled("a.jpg", tag="bird"))),
+        fail_in_record("TSK002-one-letter", matched("a.jpg", "b.jpg"), "TSK005"),
+        fail_in_record("TSK002-another-folder", matched("x/a.jpg", "y/a.jpg", "x/b.jpg"), "TSK005"),
+        near("TSK002-folder-of-another-machine", matched("x/a.jpg", "a.jpg")),
+        near("TSK002-another-extension", matched("a.jpg", "a.png")),
+        near("TSK002-folder-that-all-lack", matched("a.jpg", "x/a.jpg")),
+        fail_in_record("TSK003-number-of-a-frame", matched("2.jpg", *frames), "TSK005"),
+        fail_in_record(
+            "TSK003-digits-behind-six-letters", matched("myclip1.jpg", **video), "TSK005"
+        ),
+        near("TSK003-number-of-no-frame", matched("3.jpg", *frames), "TSK002", "TSK005"),
+        near("TSK003-name-of-a-frame", matched("2.jpg", "0.jpg", "1.jpg", "2.jpg"), "TSK005"),
+        fail_in_record("TSK004-one-pixel-wider", files(labelled("a.jpg", width=WIDTH + 1))),
+        near("TSK004-same-size", files("a.jpg")),
+        fail_in_record(
+            "TSK004-than-the-image-on-disk", files("a.jpg", images=wider), options=AGAINST_IMAGES
+        ),
+        near("TSK004-as-on-disk", files("a.jpg", images=same), options=AGAINST_IMAGES),
+        fail("TSK005-no-record", matched("a.jpg", *two)),
+        fail("TSK005-no-boxes", files("a.jpg", without_boxes, xml=task_xml(*two))),
+        near("TSK005-a-box-each", files(*two, xml=task_xml(*two))),
+        fail_in_record("TSK006-another-extension", files("a.jpg", "a.png"), record=1),
+        near("TSK006-a-frame-each", files("a.jpg", "b.png", xml=task_xml(*two))),
+        fail("TSK007-no-image", matched("a.jpg")),
+        near("TSK007-video", clip),
+        fail("TSK008-polyline", matched("a.jpg", "a.jpg", shape=POLYLINE)),
+        near("TSK008-box", matched("a.jpg", "a.jpg", shape=BOX)),
+        fail("TSK009-no-record", files("a.jpg", xml=boxes), "TSK005"),
+        near("TSK009-meant-to-be-empty", files("a.jpg", without_boxes, xml=boxes), "TSK005"),
+        fail("TSK010-checkbox", files(difficult)),
+        near("TSK010-of-the-label", files(difficult, xml=has_difficult)),
+        fail("TSK011-polygon", matched("a.jpg", "a.jpg", shape=POLYGON)),
+        near("TSK011-box", matched("a.jpg", "a.jpg", shape=BOX)),
+    ]
