@@ -1,4 +1,4 @@
-"""The compiled kernel, Python's two, protobuf and TensorFlow: the same on any bytes."""
+"""The compiled kernel, Python's two, protobuf and TensorFlow agree on any bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MALFORMED = ProblemCode.MALFORMED
 
 
 def test_it_is_compiled_where_there_is_cargo() -> None:
-    """CI has it; elsewhere the tests compare Python's two."""
+    """CI has cargo; without it, the tests compare Python's two kernels."""
     if os.environ.get("TFOD_REQUIRE"):
         assert WHY_NOT_COMPILED == ""
 
@@ -48,22 +48,21 @@ def test_it_is_compiled_where_there_is_cargo() -> None:
     ("library", "why"),
     [(None, "not compiled when tfod was installed"), (b"\x7fELF?", "it cannot be loaded: ")],
 )
-def test_python_stands_in(tmp_path: Path, library: bytes | None, why: str) -> None:
-    """Where the library is not there, or is none of this machine's."""
-    source = Path(reference.__file__).parent
-    shutil.copytree(
-        source, tmp_path / "tfod/kernel", ignore=shutil.ignore_patterns("*tfod_kernel*")
-    )
+def test_python_replaces_it(tmp_path: Path, library: bytes | None, why: str) -> None:
+    """The library is missing, or is for another machine."""
+    package = tmp_path / "tfod" / "kernel"
+    ignored = shutil.ignore_patterns("*tfod_kernel*")
+    shutil.copytree(Path(reference.__file__).parent, package, ignore=ignored)
     (tmp_path / "tfod/__init__.py").touch()
     if library is not None:
-        (tmp_path / "tfod/kernel/libtfod_kernel.so").write_bytes(library)
+        (package / "libtfod_kernel.so").write_bytes(library)
     code = "from tfod.kernel import *; print(WHY_NOT_COMPILED, find_records(b'').position)"
     done = run_python("-c", code, folder=tmp_path, PYTHONPATH=str(tmp_path), TFOD_KERNEL="")
     assert done.out.startswith(why) and done.out.endswith(" 0\n")
 
 
 def plain_columns(columns: Columns) -> tuple[Any, ...]:
-    """Everything in columns, in its order, comparable to the bit."""
+    """The content of columns in order, bit by bit."""
     found = [
         (one.key, one.kind, one.rows.tolist(), one.ends.tolist(), one.values.tobytes())
         for one in columns.columns
@@ -79,7 +78,7 @@ def spans(payloads: list[bytes]) -> tuple[bytes, np.ndarray, np.ndarray]:
 
 
 def both(payloads: list[bytes]) -> Columns:
-    """The columns, after all kernels have agreed: Python's reads batches alone in lockstep."""
+    """The columns, on which all kernels agree; lockstep is for batches."""
     many = payloads * (1 + 16 // max(len(payloads), 1))
     for batch in (many, payloads):
         buffer, starts, lengths = spans(batch)
@@ -95,10 +94,9 @@ def values_of(columns: Columns, buffer: bytes, row: int) -> dict[bytes, tuple[Li
     """The features of a row, as lists."""
     found: dict[bytes, tuple[ListKind, list[Any]]] = {}
     for one in columns.columns:
-        (place,) = np.nonzero(one.rows == row)
-        if len(place):
-            start = int(one.ends[place[0] - 1]) if place[0] else 0
-            values: list[Any] = one.values[start : int(one.ends[place[0]])].tolist()
+        for index in np.flatnonzero(one.rows == row)[:1].tolist():
+            start = int(one.ends[index - 1]) if index else 0
+            values: list[Any] = one.values[start : int(one.ends[index])].tolist()
             if one.kind is ListKind.BYTES:
                 values = [buffer[first : first + length] for first, length in values]
             found[one.key] = one.kind, values
@@ -149,7 +147,7 @@ def test_the_reference_agrees(payloads: list[bytes]) -> None:
 @examples(600)
 @given(records())
 def test_protobuf_agrees(payload: bytes) -> None:
-    """What it refuses is malformed; what it reads is in the columns, but for what is unusual."""
+    """Its errors are malformed records; other records are equal unless they are unusual."""
     example = pytest.importorskip("tensorflow").train.Example
     columns = both([payload])
     codes = {one.code for one in columns.problems}
@@ -170,29 +168,31 @@ def test_protobuf_agrees(payload: bytes) -> None:
 
 
 def same_as_tensorflow(payloads: list[bytes]) -> None:
-    """TensorFlow's fast parser reads the same from each record of which nothing is to be said."""
+    """TensorFlow's fast parser reads the same from each record without a problem."""
     tf = pytest.importorskip("tensorflow")
     dtypes = {ListKind.BYTES: tf.string, ListKind.FLOAT: tf.float32, ListKind.INT64: tf.int64}
     columns = both(payloads)
     buffer = b"".join(payloads)
     for row in set(range(len(payloads))) - {one.row for one in columns.problems}:
-        found = values_of(columns, buffer, row)
-        described = {
-            key.decode(): tf.io.RaggedFeature(dtypes[kind])
-            for key, (kind, _) in found.items()
-            if kind and key
-        }
-        if described:
-            parsed = tf.io.parse_single_example(payloads[row], described)
-            for key, tensor in parsed.items():
+        found = {key: one for key, one in values_of(columns, buffer, row).items() if key and one[0]}
+        if found:
+            features = {
+                key.decode(): tf.io.RaggedFeature(dtypes[one[0]]) for key, one in found.items()
+            }
+            for key, tensor in tf.io.parse_single_example(payloads[row], features).items():
                 assert repr(tensor.numpy().tolist()) == repr(found[key.encode()][1])
 
 
 @pytest.mark.tensorflow
 @examples(200)
 @given(records())
-def test_tensorflow_parses_what_has_no_problem(payload: bytes) -> None:
+def test_tensorflow_agrees(payload: bytes) -> None:
     same_as_tensorflow([payload])
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_agrees_on_every_mutant() -> None:
+    same_as_tensorflow(framed_in_mutants())
 
 
 def files_of(content: Content) -> Iterator[bytes]:
@@ -204,8 +204,8 @@ def files_of(content: Content) -> Iterator[bytes]:
             yield from files_of(one)
 
 
-def test_every_mutant() -> None:
-    """All walk alike, and read the same from whatever has the frame of a record."""
+def test_the_reference_agrees_on_every_mutant() -> None:
+    """All find the same records, and read the same from them."""
     for data in mutants():
         same_walk(data)
     payloads = framed_in_mutants()
@@ -213,17 +213,12 @@ def test_every_mutant() -> None:
     both(payloads)
 
 
-@pytest.mark.tensorflow
-def test_tensorflow_on_every_mutant() -> None:
-    same_as_tensorflow(framed_in_mutants())
-
-
 def mutants() -> set[bytes]:
     return {one for mutant in all_mutants() for one in files_of(mutant.content)}
 
 
 def framed_in_mutants() -> list[bytes]:
-    """The payloads, also those whose checksums are wrong."""
+    """The payloads, even if their checksums are wrong."""
     found = set()
     for data in mutants():
         end = WalkEnd.DATA_CHECKSUM
@@ -240,16 +235,16 @@ def framed_in_mutants() -> list[bytes]:
 
 
 def write_seeds(folder: Path) -> None:
-    """What tests/kernel/fuzz begins with."""
+    """Write the seeds of tests/kernel/fuzz."""
     for number, seed in enumerate([*SEEDS, frame(*SEEDS[1:4])]):
         (folder / str(number)).write_bytes(seed)
 
 
 def test_what_was_fuzzed() -> None:
-    """Both agree on every input that has reached something new: whole, in halves, and beyond."""
+    """Both agree on every input that reached new code: whole, in halves, and together."""
     folder = os.environ.get("TFOD_FUZZED")
     if folder is None:
-        pytest.skip("tests/kernel/fuzz says where that is")
+        pytest.skip("tests/kernel/fuzz sets the folder")
     inputs = sorted(Path(folder).iterdir())
     assert inputs
     found = [path.read_bytes() for path in inputs]
@@ -266,12 +261,11 @@ def test_real_shards(shard: Path) -> None:
     found = find_records(data)
     assert (found.position, found.end) == (len(data), WalkEnd.BUFFER)
     columns = parse_examples(data, found.starts, found.lengths)
+    assert len(columns.columns) > 0 and columns.problems == []
     array = np.frombuffer(data, np.uint8)
     for python in (reference, lockstep):
-        assert plain_columns(columns) == plain_columns(
-            python.parse_examples(array, found.starts, found.lengths)
-        )
-    assert len(columns.columns) > 0 and columns.problems == []
+        parsed = python.parse_examples(array, found.starts, found.lengths)
+        assert plain_columns(columns) == plain_columns(parsed)
 
 
 def same_walk(data: bytes, longest: int = 1 << 40) -> FoundRecords:
@@ -286,28 +280,24 @@ def same_walk(data: bytes, longest: int = 1 << 40) -> FoundRecords:
 @given(st.lists(st.binary(max_size=50), max_size=5), st.data())
 def test_records_of_damaged_shards(payloads: list[bytes], data: st.DataObject) -> None:
     shard = bytearray(frame(*payloads))
-    sound = same_walk(bytes(shard))
-    assert [
-        bytes(shard[a : a + n]) for a, n in zip(sound.starts, sound.lengths, strict=True)
-    ] == payloads
+    whole = same_walk(bytes(shard))
+    spans = zip(whole.starts, whole.lengths, strict=True)
+    assert [bytes(shard[start : start + length]) for start, length in spans] == payloads
     if shard:
-        place = data.draw(st.integers(0, len(shard) - 1))
-        shard[place] ^= 1 << data.draw(st.integers(0, 7))
+        offset = data.draw(st.integers(0, len(shard) - 1))
+        shard[offset] ^= 1 << data.draw(st.integers(0, 7))
         found = same_walk(bytes(shard))
-        assert found.position <= place and found.end is not WalkEnd.FULL
+        assert found.position <= offset and found.end is not WalkEnd.FULL
     same_walk(bytes(shard[: data.draw(st.integers(0, len(shard)))]))
 
 
-def test_a_length_above_the_limit_and_one_of_all_bits() -> None:
+def test_limits() -> None:
     shard = frame(b"a", b"bb", b"c")
     assert same_walk(shard, 1).end is WalkEnd.TOO_LONG
     head = (2**64 - 1).to_bytes(8, "little")
     forged = head + masked_crc32c(head).to_bytes(4, "little") + b"x"
     assert same_walk(forged).end is WalkEnd.TOO_LONG
-
-
-def test_more_records_than_one_call_has_room_for() -> None:
-    shard = frame(*(b"" for _ in range(70_000)))
+    shard = frame(*(b"" for _ in range(70_000)))  # more than one call returns
     found = find_records(shard)
     assert len(found.starts) == 70_000 and found.position == len(shard)
 
@@ -321,7 +311,7 @@ def test_spans_beyond_the_buffer(start: int, length: int) -> None:
 
 
 def test_every_problem_by_name() -> None:
-    """One record for each code, and a sound one between them."""
+    """A record for each code, and valid ones."""
     twice = encode({"a": [1]}) + encode({"a": [2]})
     payloads = [
         encode({"a": [7]}),
@@ -346,7 +336,7 @@ def test_every_problem_by_name() -> None:
 
 
 def test_columns_come_in_the_order_of_their_first_rows() -> None:
-    """What a malformed record has, or a list that another one replaces, is in no column."""
+    """Malformed records and lists that another one replaces are in no column."""
     damaged = encode({"b": [1], "a": [2]}) + b"\n\x08\n\x06\n\x01z\x12\x01\xff"
     replaced = b"\n\x12\n\x10\n\x01a\x12\x0b\x1a\x03\n\x01\x05\x0a\x04\n\x02xx"
     columns = both([damaged, replaced, encode({"c": [1.5], "a": [3]}), encode({"b": [4]})])
@@ -362,7 +352,7 @@ NUMBERS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1))
 
 
 def hash_of(part: bytes) -> int:
-    """By whole numbers, for which nothing overflows."""
+    """The hash in integers, which do not overflow."""
     second = zlib.crc32(part)
     if len(part) >= 512:
         words = (part[start : start + 8] for start in range(0, len(part), 8))
@@ -376,7 +366,7 @@ def hash_of(part: bytes) -> int:
 def test_the_reference_agrees_on_spans(
     buffer: bytes, numbers: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """Those beyond the buffer are empty for both."""
+    """Spans beyond the buffer are empty for both."""
     separator = data.draw(st.sampled_from([b"", b"\0", b"\xff"]))
     array, found = np.frombuffer(buffer, np.uint8), np.array(numbers, np.int64).reshape(-1, 2)
     parts = [buffer[a : a + n] if 0 <= a <= a + n <= len(buffer) else b"" for a, n in numbers]
@@ -399,7 +389,7 @@ def test_the_reference_agrees_on_spans(
 
 
 def test_many_different_strings() -> None:
-    """More than the places that are looked at first, each many times, and none mistaken."""
+    """More strings than entries of the first table, each several times."""
     buffer = b"".join(b"%05d" % number for number in range(3000))
     spans = np.stack([np.arange(3000) * 5, np.full(3000, 5)], axis=1)
     codes, firsts = code_spans(buffer, np.concatenate([spans, spans[::-1], spans]))
@@ -411,7 +401,6 @@ def test_many_different_strings() -> None:
 def test_hashes_of_long_spans(length: int) -> None:
     buffer = np.random.default_rng(length).bytes(length + 3)
     spans = np.array([[start, length] for start in range(4)])
-    parts = [buffer[start : start + length] for start in range(4)]
-    expected = [hash_of(part) for part in parts]
+    expected = [hash_of(buffer[start : start + length]) for start in range(4)]
     assert hash_spans(buffer, spans).tolist() == expected
     assert reference.hash_spans(np.frombuffer(buffer, np.uint8), spans).tolist() == expected
