@@ -1,4 +1,4 @@
-"""What tests of the check share."""
+"""Fixtures of the tests of the check."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def shard() -> bytes:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
-    """Write a file into the test's folder; its path."""
+    """Write a file into the test's folder and return its path."""
     return lambda name, content: str(write_file(tmp_path / name, content))
 
 
 @pytest.fixture
 def made_up_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reports say what the rules of :mod:`tests.checker.reports` say."""
+    """Use the texts of the rules in :mod:`tests.checker.reports`."""
     every = {**all_rules(), **RULES}
     for module in ("wording", "groups"):
         monkeypatch.setattr(f"tfod.checker.reporters.{module}.all_rules", lambda: every)

@@ -204,7 +204,7 @@ def many(tmp_path: Path) -> Path:
 
 
 def start(number: int, *arguments: object, **how: Any) -> subprocess.Popen[bytes]:
-    """Start a check in which a signal is not ignored, as it is in background processes."""
+    """Start a check that a signal ends, even in the background."""
     return subprocess.Popen(
         [*CHECK, *map(str, arguments), "--decode=all"],
         stdout=subprocess.PIPE,

@@ -214,7 +214,7 @@ def test_a_record_above_the_limit_is_not_in_memory(peak_of: Any) -> None:
     "start", [b"\n", b"\n\x10\n", b"\n\x10\n\x08\n", b"\n\x10\n\x0e\n\x01a\x12", b"\x1a"]
 )
 def test_lengths_within_a_record_take_no_memory(peak_of: Any, start: bytes) -> None:
-    """Features, lists and values with a length above that of the record."""
+    """Features, lists and values that claim to be longer than the record."""
     data = shard(start + b"\x80\x80\x80\x80\x04" + bytes(10))
     assert peak_of("a.record", data, profile=READY["cvat"])[0] < 8 * MIB
 

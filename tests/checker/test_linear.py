@@ -1,4 +1,4 @@
-"""The steps are proportional to the input: at most twice as many for twice the size."""
+"""The number of steps is proportional to the size of the input."""
 
 from __future__ import annotations
 

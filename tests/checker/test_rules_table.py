@@ -19,6 +19,7 @@ from tests.commands import Run
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "rules"
 RULES = all_rules()
+_DECLARATION = re.compile(r'^ *@?\w*rule\(\s*"([A-Z]{3}\d{3}) ', re.MULTILINE)
 
 
 def test_the_pages_are_those_of_the_code() -> None:
@@ -27,28 +28,20 @@ def test_the_pages_are_those_of_the_code() -> None:
 
 
 def test_every_code_of_the_sources_is_declared_once() -> None:
-    """Looked for in the sources' own text, past the registry."""
-    declared = Counter(
-        code
-        for path in (ROOT / "plugin" / "tfod").rglob("*.py")
-        for code in re.findall(
-            r'^ *@?\w*rule\(\s*"([A-Z]{3}\d{3}) ', path.read_text(), re.MULTILINE
-        )
-    )
+    sources = (path.read_text() for path in (ROOT / "plugin" / "tfod").rglob("*.py"))
+    declared = Counter(code for source in sources for code in _DECLARATION.findall(source))
     assert set(declared) == set(RULES) and set(declared.values()) == {1}
 
 
-def test_every_family_has_rules_in_the_order_of_their_numbers() -> None:
-    """A number that a rule had which is gone is given to no other."""
+def test_codes_and_titles() -> None:
     for family in FAMILIES:
         numbers = [int(code[3:]) for code in RULES if code.startswith(family)]
         assert numbers == sorted(set(numbers)) and numbers
-
-
-def test_titles_are_unique_and_short() -> None:
     titles = [rule.title for rule in RULES.values()]
     assert [title for title, times in Counter(titles).items() if times > 1] == []
     assert [title for title in titles if len(title) > 60 or title.endswith(".")] == []
+    for profile in READY.values():
+        assert set(profile.severities) <= {*FAMILIES, *RULES}, profile.name
 
 
 @pytest.mark.parametrize("code", RULES)
@@ -62,24 +55,10 @@ def test_texts_are_sentences(code: str) -> None:
         assert not text[0].islower() or re.match(r"(tfod |[a-z]+[_./])", text)
     assert rule.source == rule.source.strip() and rule.source and not rule.source.endswith(".")
     assert rule.title == rule.title.strip() and rule.title
-
-
-_OF_A_SETTING = ("EXA010", "BOX010")
-
-
-@pytest.mark.parametrize(
-    "code", [code for code in RULES if code[:3] in ("EXA", "BOX", "IMG", "NAM")]
-)
-def test_a_fix_says_where_to_do_it(code: str) -> None:
-    """In the script or the annotation tool, with the image; the command is another way."""
-    sentence, command = split_command(RULES[code].fix)
-    assert re.search(r"\{(script|tool|image|file)\}", sentence) or code in _OF_A_SETTING
-    assert not command or re.search(r", or |\. To ", sentence) or code in _OF_A_SETTING
-
-
-def test_profiles_speak_of_rules_that_exist() -> None:
-    for profile in READY.values():
-        assert set(profile.severities) <= {*FAMILIES, *RULES}, profile.name
+    if code[:3] in ("EXA", "BOX", "IMG", "NAM") and code not in ("EXA010", "BOX010"):
+        # A place first; a command is the second way.
+        assert re.search(r"\{(script|tool|image|file)\}", sentence)
+        assert not command or re.search(r", or |\. To ", sentence)
 
 
 def test_the_command_lists_all(run: Run) -> None:
@@ -90,7 +69,7 @@ def test_the_command_lists_all(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["IMG001", "img001"])
-def test_the_command_explains_one(name: str, run: Run) -> None:
+def test_the_command_explains_a_rule(name: str, run: Run) -> None:
     printed, rule = " ".join(run("rules", name).out.split()), RULES["IMG001"]
     assert printed.startswith(f"IMG001, {rule.severity.value}: {rule.title} Why: {rule.why} ")
     assert f" Fix: {fill_in(rule.fix)} Source: {rule.source} Profiles: off in cvat" in printed
@@ -101,18 +80,13 @@ def test_the_command_explains_a_family(family: str, run: Run) -> None:
     printed = run("rules", family.lower()).out
     codes = [code for code in RULES if code.startswith(family)]
     assert re.findall(r"^([A-Z]{3}\d{3}),", printed, re.MULTILINE) == codes
-    # Only what has no space to break at may be longer.
+    # Only words without a space may be longer.
     long = [line for line in printed.splitlines() if len(line) > 80]
     assert [line for line in long if " " in line.strip()] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")]
-)
-def test_a_rule_that_there_is_not(name: str, hint: str, run: Run) -> None:
-    assert f"there is no rule or family {name!r}; {hint}" in run("rules", name).refused()
-
-
-def test_changes_of_a_family_reach_its_rules() -> None:
+def test_unknown_rules_and_overrides(run: Run) -> None:
+    for name, hint in (("TFR0O1", "did you mean TFR0"), ("?", "tfod rules lists them all")):
+        assert f"there is no rule or family {name!r}; {hint}" in run("rules", name).refused()
     assert "off in image_label" in dict(describe_overrides(RULES["BOX001"]))["Profiles"]
     assert list(describe_overrides(RULES["TFR001"])) == []

@@ -1,8 +1,9 @@
-"""Which images a report shows."""
+"""The images of a report."""
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,51 +15,46 @@ from tests.mutants.sound import CAT_BOX, LABEL_MAP, features, jpeg, record, shar
 from tests.records import encode
 from tests.zip_forge import real_zip
 
-SOUND = [record(f"{number}.jpg", encoded=jpeg(quality=90 - number)) for number in range(9)]
+NUMBERED = [record(f"{number}.jpg", encoded=jpeg(quality=90 - number)) for number in range(9)]
 LISTS = features("empty.jpg", encoded=jpeg(quality=60))
 EMPTY = encode({key: value for key, value in LISTS.items() if "/object/" not in key})
+MAP = ("label_map.pbtxt", LABEL_MAP)
 
 
-def chosen(source: Path, most: int = 12) -> list[Sample]:
-    with resolve([str(source)]) as found:
-        return choose_samples(check(found, Options()), found.shards, None, most)
+@pytest.fixture
+def chosen(tmp_path: Path) -> Callable[..., list[Sample]]:
+    """The images of a report about a file."""
+
+    def choose(data: bytes, name: str = "a.tfrecord", most: int = 12) -> list[Sample]:
+        (tmp_path / name).write_bytes(data)
+        (tmp_path / MAP[0]).write_bytes(LABEL_MAP)
+        with resolve([str(tmp_path / name)]) as found:
+            return choose_samples(check(found, Options()), found.shards, None, most)
+
+    return choose
 
 
-def lying(folder: Path, data: bytes, name: str = "a.tfrecord") -> Path:
-    (folder / name).write_bytes(data)
-    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
-    return folder / name
-
-
-def zipped(folder: Path, data: bytes) -> Path:
-    (folder / "a.zip").write_bytes(real_zip([("a.tfrecord", data), ("label_map.pbtxt", LABEL_MAP)]))
-    return folder / "a.zip"
-
-
-@pytest.mark.parametrize(
-    "make", [lying, zipped, lambda folder, data: lying(folder, gzip.compress(data))]
-)
-def test_a_valid_report_shows_images_with_boxes(make, tmp_path: Path) -> None:
-    samples = chosen(make(tmp_path, shard(EMPTY, *SOUND)))
+@pytest.mark.parametrize("kind", ["plain", "zip", "gzip"])
+def test_a_valid_report_shows_images_with_boxes(kind: str, chosen) -> None:
+    data, name = shard(EMPTY, *NUMBERED), "a.tfrecord"
+    if kind == "zip":
+        data, name = real_zip([(name, data), MAP]), "a.zip"
+    elif kind == "gzip":
+        data = gzip.compress(data)
+    samples = chosen(data, name)
     assert [one.item for one in samples] == [f"{number}.jpg" for number in range(4)]
-    assert samples[0].classes == ("cat", "dog")
-    assert len(chosen(make(tmp_path, shard(EMPTY, *SOUND)), most=2)) == 2
+    assert samples[0].classes == ("cat", "dog") and len(chosen(data, name, most=2)) == 2
 
 
-def test_warnings_come_first(tmp_path: Path) -> None:
+def test_warnings_come_first(chosen) -> None:
     twice = with_boxes([CAT_BOX, CAT_BOX], name="twice.jpg")
-    samples = chosen(lying(tmp_path, shard(*SOUND[:2], twice)))
+    samples = chosen(shard(*NUMBERED[:2], twice))
     assert [one.item for one in samples] == ["twice.jpg", "0.jpg", "1.jpg"]
     assert samples[0].offending and not samples[1].offending
 
 
-def test_boxes_of_a_class_that_is_wrong_are_marked(tmp_path: Path) -> None:
-    other = record("other.jpg", text=["cat", "dgo"])
-    (sample,) = chosen(lying(tmp_path, shard(other)))
-    assert sample.offending == {1}
-
-
-def test_an_invalid_report_shows_only_what_is_wrong(tmp_path: Path) -> None:
+def test_an_invalid_report_shows_only_wrong_images(chosen) -> None:
     bad = with_boxes([(0.7, 0.1, 0.2, 0.5)], name="bad.jpg")
-    samples = chosen(lying(tmp_path, shard(*SOUND[:2], bad)))
-    assert [one.item for one in samples] == ["bad.jpg"]
+    assert [one.item for one in chosen(shard(*NUMBERED[:2], bad))] == ["bad.jpg"]
+    (sample,) = chosen(shard(record("other.jpg", text=["cat", "dgo"])))
+    assert sample.offending == {1}, "the box with the wrong class"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from tfod.tfrecord.framing import masked_crc32c
 from tests.commands import run_python
 from tests.conftest import CORPUS, examples
 from tests.mutants.make import all_mutants
-from tests.mutants.registry import Content, Link
+from tests.mutants.run import files_of
 from tests.records import encode, frame, image, objects
 
 SHARDS = sorted(path for path in CORPUS.rglob("*record") if path.is_file())
@@ -195,15 +194,6 @@ def test_tensorflow_agrees_on_every_mutant() -> None:
     same_as_tensorflow(framed_in_mutants())
 
 
-def files_of(content: Content) -> Iterator[bytes]:
-    """The bytes of a mutant's files."""
-    if isinstance(content, bytes):
-        yield content
-    elif not isinstance(content, Link):
-        for one in content.values():
-            yield from files_of(one)
-
-
 def test_the_reference_agrees_on_every_mutant() -> None:
     """All find the same records, and read the same from them."""
     for data in mutants():
@@ -214,7 +204,7 @@ def test_the_reference_agrees_on_every_mutant() -> None:
 
 
 def mutants() -> set[bytes]:
-    return {one for mutant in all_mutants() for one in files_of(mutant.content)}
+    return {data for mutant in all_mutants() for _, data in files_of(mutant.content)}
 
 
 def framed_in_mutants() -> list[bytes]:

@@ -23,7 +23,7 @@ from tests.mutants.make import all_mutants
 
 SHARDS = sorted(path for path in CORPUS.rglob("*record") if path.is_file())
 _DURATION = re.compile(r'(?<="duration": )[\d.]+|[\d.]+ s(?=, report version)')
-# Of other families, one failing mutant is enough: test_kernel.py parses all of them.
+# One failing mutant of each other family is enough: test_kernel.py parses all of them.
 _FAMILIES = {one.code[:3]: one for one in reversed(all_mutants()) if one.fires}
 _MUTANTS = [
     one

@@ -47,17 +47,17 @@ def in_its_folder(mutant: Mutant, folder: str | Path) -> Iterator[None]:
 
 def zipped(mutant: Mutant) -> bytes:
     """The zip that a user uploads."""
-    if isinstance(mutant.content, bytes):
-        if mutant.ending == ".zip":
-            return mutant.content
-        files = {f"shard{mutant.ending}": mutant.content, "label_map.pbtxt": LABEL_MAP}
-        return real_zip(files.items())
-    return real_zip(dict(_files(mutant.content)).items())
+    if mutant.is_folder:
+        return real_zip(files_of(mutant.content))
+    if mutant.ending == ".zip":
+        return mutant.content
+    return real_zip([(f"shard{mutant.ending}", mutant.content), ("label_map.pbtxt", LABEL_MAP)])
 
 
-def _files(content: Mapping[str, Content], folder: str = "") -> Iterator[tuple[str, bytes]]:
-    for name, one in content.items():
-        if isinstance(one, bytes):
-            yield folder + name, one
-        elif isinstance(one, Mapping):
-            yield from _files(one, f"{folder}{name}/")
+def files_of(content: Content, name: str = "") -> Iterator[tuple[str, bytes]]:
+    """The names and bytes of the files of a mutant."""
+    if isinstance(content, bytes):
+        yield name, content
+    elif isinstance(content, Mapping):
+        for inner, part in content.items():
+            yield from files_of(part, f"{name}/{inner}".lstrip("/"))
