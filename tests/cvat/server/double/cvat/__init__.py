@@ -1,16 +1,16 @@
-"""A contract double of the ``cvat`` package: what a format module can notice, in our own code.
+"""A double of the package ``cvat``, with our code for all that a format can notice.
 
-It stands for two servers, chosen by the environment variable CVAT_DOUBLE:
+The environment variable CVAT_DOUBLE selects one of two servers:
 
-* ``2.15`` (2024-07): the registry of formats is imported while Django starts; the extractor builds
-  all items at once, their annotations are lists, extensions keep their case. With the 0.3 line of
-  Datumaro; on 1.x it stands for the servers between (2.25 to 2.31).
-* ``2.73`` (2026-08): the registry is imported when a format is asked for; the extractor streams,
-  annotations are computed when they are looked at, extensions are in lower case and without a
-  dot; there is ``CvatExportError``. Needs Datumaro 1.x.
+* ``2.15`` (2024-07): Django imports the registry of formats when it starts. The extractor builds
+  all items at once, with lists of annotations. Extensions keep their case. Needs Datumaro 0.3; with
+  1.x, it is a server between 2.25 and 2.31.
+* ``2.73`` (2026-08): a request for the formats imports the registry. The extractor is a stream, and
+  computes annotations on demand. Extensions are in lower case, without a dot. ``CvatExportError``
+  exists. Needs Datumaro 1.x.
 
-By default it is the one that the installed Datumaro belongs to. Each module says which facts it
-stands for; where they come from is in FACTS_CVAT.md and FACTS.md, section G.
+The default is the server of the installed Datumaro. Each module lists the facts that it copies.
+Their sources are in FACTS_CVAT.md and FACTS.md, section G.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Django settings of a server, as few as Django asks for.
+"""The settings that Django requires.
 
-Facts: the apps are a list named INSTALLED_APPS that a settings module of ours may append to;
-``cvat.apps.quality_control`` comes after ``dataset_manager`` and ``engine``.
+Facts: INSTALLED_APPS is a list that our settings extend; ``cvat.apps.quality_control`` is after
+``dataset_manager`` and ``engine``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,9 @@ INSTALLED_APPS = [
     "cvat.apps.engine",
     "cvat.apps.quality_control",
 ]
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        # A file, where another connection is to see it.
-        "NAME": os.environ.get("CVAT_DOUBLE_DATABASE", ":memory:"),
-    }
-}
+# A file, if another connection uses the database.
+_NAME = os.environ.get("CVAT_DOUBLE_DATABASE", ":memory:")
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": _NAME}}
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 USE_TZ = True
 TIME_ZONE = None  # or Django would change the time zone of all tests of the process

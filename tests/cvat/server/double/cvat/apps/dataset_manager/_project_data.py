@@ -1,9 +1,9 @@
-"""``ProjectData``: a project as a format sees it.
+"""``ProjectData``: a project with the interface for formats.
 
-Facts: ``frame_info`` goes by task and relative frame; tasks come in the order of their subsets; a
-task without a subset is of ``default``, or of ``default_1`` where another has that name. After
-``init()`` the tasks that an import made are there, and ``split_dataset`` deals them theirs. (Left
-out: names that a subset has twice are numbered, and the frames of its tasks counted on.)
+Facts: the keys of ``frame_info`` are task and relative frame; tasks are in the order of their
+subsets; the subset of a task without one is ``default``, or ``default_1`` if another has that name.
+``init()`` adds the tasks of an import, and ``split_dataset`` yields their parts. (Not copied: names
+that a subset has twice get numbers, and the frames of its tasks are counted together.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import cvat
 from cvat.apps.dataset_manager._task_data import DEFAULT_SUBSET, LabelData, TaskData, meta_of_task
-from cvat.apps.engine.models import Annotations, Project, Task
+from cvat.apps.engine.models import Annotations, Project
 
 _OldProjectFrame = namedtuple(
     "Frame", "idx, id, frame, name, width, height, labeled_shapes, tags, task_id, subset"
@@ -22,7 +22,7 @@ _OldProjectFrame = namedtuple(
 
 
 class ProjectData(LabelData):
-    """A project: its tasks in the order of their subsets."""
+    """A project with its tasks in the order of their subsets."""
 
     META_FIELD = "project"
 
@@ -32,44 +32,25 @@ class ProjectData(LabelData):
         self.new_tasks: set[int] = set()
         self._is_import = is_import
         self._tasks_data: dict[int, TaskData] = {}
-        self._is_soft = False
         self.init()
 
     def init(self) -> None:
-        """Look at the tasks again."""
-        tasks = sorted(self.db_project.tasks, key=lambda task: (task.subset, task.id))
-        self._db_tasks = {task.id: task for task in tasks}
-        self.subsets = list({task.subset for task in tasks})
-        self.frame_step = {task.id: task.step for task in tasks}
+        """Read the tasks again."""
+        self.tasks = sorted(self.db_project.tasks, key=lambda task: (task.subset, task.id))
+        self._db_tasks = {task.id: task for task in self.tasks}
+        self.subsets = list({task.subset for task in self.tasks})
         self.deleted_frames = {
-            (task.id, frame): True for task in tasks for frame in task.deleted_frames
+            (task.id, frame): True for task in self.tasks for frame in task.deleted_frames
         }
-        self._name_frames()
-        self.meta = {self.META_FIELD: self._meta()}
-
-    @property
-    def tasks(self) -> list[Task]:
-        return list(self._db_tasks.values())
-
-    @property
-    def soft_attribute_import(self) -> bool:
-        return self._is_soft
-
-    @soft_attribute_import.setter
-    def soft_attribute_import(self, value: bool) -> None:
-        self._is_soft = value
-        for data in self._tasks_data.values():
-            data.soft_attribute_import = value
-
-    def __len__(self) -> int:
-        return sum(len(task.frames) for task in self.tasks)
-
-    def _name_frames(self) -> None:
         self.frame_info: dict[tuple[int, int], dict[str, Any]] = {}
         for task in self.tasks:
             subset = defaulted_subset(task.subset, self.subsets)
             for idx, info in self._task_data(task.id).frame_info.items():
                 self.frame_info[task.id, idx] = dict(info, subset=subset)
+        self.meta = {self.META_FIELD: self._meta()}
+
+    def __len__(self) -> int:
+        return sum(len(task.frames) for task in self.tasks)
 
     def _meta(self) -> dict[str, Any]:
         return {
@@ -83,44 +64,33 @@ class ProjectData(LabelData):
     def _task_data(self, task_id: int) -> TaskData:
         if task_id not in self._tasks_data:
             task = self._db_tasks[task_id]
-            stored = Annotations() if self._is_import else task.annotations
-            data = TaskData(stored, task)
+            data = TaskData(Annotations() if self._is_import else task.annotations, task)
             data.soft_attribute_import = self.soft_attribute_import
             self._tasks_data[task_id] = data
         return self._tasks_data[task_id]
 
     def imported(self, task_id: int) -> Annotations:
-        """What an import has added to a task and was not relieved of."""
+        """Return the annotations that an import has added to a task."""
         return self._task_data(task_id).data
 
-    def abs_frame_id(self, task_id: int, relative_id: int) -> int:
-        return self._task_data(task_id).abs_frame_id(relative_id)
-
-    def rel_frame_id(self, task_id: int, absolute_id: int) -> int:
-        return self._task_data(task_id).rel_frame_id(absolute_id)
-
     def group_by_frame(self, include_empty: bool = False) -> Iterator[Any]:
-        frames = self._stream(include_empty)
-        return frames if cvat.IS_NEW else iter(list(frames))
-
-    def _stream(self, include_empty: bool) -> Iterator[Any]:
         for task_id in self._db_tasks if cvat.IS_NEW else sorted(self._db_tasks):
             for frame in self._task_data(task_id).group_by_frame(include_empty):
-                info = self.frame_info[task_id, frame.idx]
+                subset = self.frame_info[task_id, frame.idx]["subset"]
                 if cvat.IS_NEW:
-                    frame.subset = info["subset"]
+                    frame.subset = subset
                     yield frame
-                    continue
-                yield _OldProjectFrame(*frame[:8], task_id, info["subset"])
+                else:
+                    yield _OldProjectFrame(*frame[:8], task_id, subset)
 
     def split_dataset(self, dataset: Any) -> Iterator[tuple[Any, TaskData]]:
-        """The parts of an imported dataset, each with the new task that was made of it."""
+        """Yield the parts of an imported dataset with their new tasks."""
         for task in self.tasks:
             if task.id in self.new_tasks:
                 yield dataset.subsets()[task.subset].as_dataset(), self._task_data(task.id)
 
 
 def defaulted_subset(subset: str, subsets: list[str]) -> str:
-    """Name a subset that has none, without taking another's name."""
+    """Return the name of a subset, or a default name that no other subset has."""
     names = [DEFAULT_SUBSET, *(f"{DEFAULT_SUBSET}_{number}" for number in range(1, 99))]
     return subset or next(name for name in names if name not in subsets)

@@ -1,28 +1,29 @@
-"""``TaskData`` and ``JobData``: a task or a job as a format sees it.
+"""``TaskData`` and ``JobData``: a task or a job with the interface for formats.
 
 Facts: ``meta[META_FIELD]`` has texts, also for numbers, and labels as pairs ``("label", {...})``;
-``frame_info`` goes by relative frames and has name and size of each; video frames are named
-``frame_`` and six digits of the absolute frame; deleted frames are in ``frame_info`` but are not
-exported, nor are those of a job of ground truth that were not chosen (``JobData._init_frame_info``
-and ``get_included_frames``). Frames are matched by name without extension; where the first frame
-matches, 0 is taken for no match when there is a root hint. Old servers group all frames at
-once into namedtuples, new ones stream objects whose shapes are read when they are looked at, in the
-order of the frames only.
-What a shape is exported with has all attributes of its label, those that nobody set with their
-defaults (``_extend_attributes`` in ``dataset_manager/task.py``).
+the keys of ``frame_info`` are relative frames; the name of a video frame is ``frame_`` and six
+digits of the absolute frame; ``frame_info`` has deleted frames and frames that were not selected
+for ground truth, but they are not exported (``JobData._init_frame_info`` and
+``get_included_frames``). Frames are found by name without extension; with a root hint, frame 0
+counts as no match. Old servers group all frames at once in namedtuples; new ones stream objects
+that read their shapes on demand, in the order of the frames. Exported annotations have all
+attributes of their label, with defaults (``_extend_attributes`` in ``dataset_manager/task.py``).
+
+A track is drawn on all frames from its first keyframe. Between keyframes, a rectangle moves
+linearly and rotates by the smaller angle. The last keyframe lasts until the end of the task, and an
+``outside`` keyframe hides the track until the next one. Keyframes on deleted frames do not count.
 """
 
 from __future__ import annotations
 
 import os.path as osp
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cvat
-from cvat.apps.dataset_manager.annotation import interpolate
 from cvat.apps.engine.models import Annotations, AttributeSpec, AttributeType, Job, Label, Task
 
 DEFAULT_SUBSET = "default"
@@ -32,7 +33,7 @@ INTERNAL_ATTRIBUTES = {"occluded", "outside", "keyframe", "track_id", "rotation"
 
 
 class LabelData:
-    """What tasks, jobs and projects have in common: labels and their attributes."""
+    """The labels of a task, job or project with their attributes."""
 
     Attribute = namedtuple("Attribute", "name, value")
     soft_attribute_import = False
@@ -47,7 +48,7 @@ class LabelData:
         raise ValueError(f"Label {name!r} is not registered for this task")
 
     def _import_attributes(self, label: Label, attributes: Any) -> dict[str, Any]:
-        """The attributes that the label knows; in a project, new ones are added to it."""
+        """Return the attributes that the label has; a project adds new ones to it."""
         found = {}
         for name, value in attributes:
             spec = label.spec(name)
@@ -68,7 +69,7 @@ def _stored_value(label: Label, spec: AttributeSpec, value: str) -> str:
     if spec.input_type != AttributeType.CHECKBOX or value == spec.default_value:
         return value
     if value.lower() not in ("true", "false"):
-        # The name in the message is the label's: so it is in CVAT.
+        # CVAT's message also has the name of the label.
         raise Exception(f"Failed to convert attribute '{label.name}'='{value.lower()}': ")
     return value.lower()
 
@@ -77,13 +78,7 @@ def _meta_of_label(label: Label) -> dict[str, Any]:
     specs = [
         (
             "attribute",
-            {
-                "name": spec.name,
-                "mutable": str(spec.mutable),
-                "input_type": str(spec.input_type),
-                "default_value": spec.default_value,
-                "values": spec.values,
-            },
+            {**vars(spec), "mutable": str(spec.mutable), "input_type": str(spec.input_type)},
         )
         for spec in label.attributes
     ]
@@ -107,7 +102,6 @@ class CommonData(LabelData):
         "z_order, label, track_id, elements, id",
         defaults=(0, "manual", 0, 0, None, 0, (), None),
     )
-    Track = namedtuple("Track", "label, group, source, shapes, elements, id", defaults=((), None))
     Tag = namedtuple("Tag", "frame, label, attributes, source, group, id", defaults=(0, None))
     _OldFrame = namedtuple(
         "Frame",
@@ -171,7 +165,7 @@ class CommonData(LabelData):
         return {idx for idx in self.rel_range if idx not in self.deleted_frames}
 
     def group_by_frame(self, include_empty: bool = False) -> Iterator[Any]:
-        """Frames with what is drawn on them, in their order, lowest ``z_order`` first."""
+        """Return the frames with their annotations, lowest ``z_order`` first."""
         drawn: dict[int, list[Any]] = {}
         for shape in self._drawn_shapes():
             drawn.setdefault(shape["frame"], []).append(shape)
@@ -183,18 +177,18 @@ class CommonData(LabelData):
 
         def shapes_on(idx: int) -> list[Any]:
             nonlocal last
-            assert idx >= last, "annotations come as a stream, in the order of the frames"
+            assert idx >= last, "annotations are a stream in the order of the frames"
             last = idx
             found = sorted(drawn.get(idx, ()), key=lambda shape: shape["z_order"])
             return [self._export_shape(shape) for shape in found]
 
         def tags_on(idx: int) -> list[Any]:
-            return [self._export_tag(tag) for tag in tags.get(idx, ())]
+            return [self._export(self.Tag, tag) for tag in tags.get(idx, ())]
 
-        wanted = self.get_included_frames()
+        included = self.get_included_frames()
         if not include_empty:
-            wanted &= drawn.keys() | tags.keys()
-        frames = (self._frame(idx, shapes_on, tags_on) for idx in sorted(wanted))
+            included &= drawn.keys() | tags.keys()
+        frames = (self._frame(idx, shapes_on, tags_on) for idx in sorted(included))
         return frames if cvat.IS_NEW else iter(list(frames))
 
     def _frame(self, idx: int, shapes: Callable[..., Any], tags: Callable[..., Any]) -> Any:
@@ -211,33 +205,27 @@ class CommonData(LabelData):
     def _drawn_shapes(self) -> Iterator[dict[str, Any]]:
         yield from self._annotations.shapes
         for number, track in enumerate(self._annotations.tracks):
-            end = self.rel_range.stop
-            for shape in interpolate(track, end, self.deleted_frames):
+            for shape in interpolate(track, self.rel_range.stop, self.deleted_frames):
                 yield {**shape, "track_id": number}
 
-    def _export_shape(self, shape: Mapping[str, Any]) -> Any:
-        kind = self.TrackedShape if "track_id" in shape else self.LabeledShape
-        values = {name: shape[name] for name in kind._fields if name in shape}
-        values["frame"] = self.abs_frame_id(shape["frame"])
-        values["attributes"] = self._export_attributes(shape)
+    def _export(self, kind: Any, stored: Mapping[str, Any]) -> Any:
+        label = self._label(stored["label"])
+        attributes = {spec.name: spec.default_value for spec in label.attributes}
+        attributes |= stored["attributes"]
+        values = {name: stored[name] for name in kind._fields if name in stored}
+        values["frame"] = self.abs_frame_id(stored["frame"])
+        values["attributes"] = [self.Attribute(*pair) for pair in attributes.items()]
         return kind(**values)
 
-    def _export_tag(self, tag: Mapping[str, Any]) -> Any:
-        values = {name: tag[name] for name in self.Tag._fields if name in tag}
-        values["frame"] = self.abs_frame_id(tag["frame"])
-        values["attributes"] = self._export_attributes(tag)
-        return self.Tag(**values)
-
-    def _export_attributes(self, one: Mapping[str, Any]) -> list[Any]:
-        defaults = {spec.name: spec.default_value for spec in self._label(one["label"]).attributes}
-        return [self.Attribute(*pair) for pair in {**defaults, **one["attributes"]}.items()]
+    def _export_shape(self, shape: Mapping[str, Any]) -> Any:
+        return self._export(self.TrackedShape if "track_id" in shape else self.LabeledShape, shape)
 
     def match_frame(
         self, path: str, root_hint: str | None = None, *, path_has_ext: bool = True
     ) -> int | None:
         name = osp.splitext(path)[0] if path_has_ext else path
         match = self._frame_mapping.get(name)
-        if not match and root_hint and not name.startswith(root_hint):  # also where it is 0
+        if not match and root_hint and not name.startswith(root_hint):  # also for frame 0
             match = self._frame_mapping.get(osp.join(root_hint, name))
         return match
 
@@ -265,11 +253,11 @@ class CommonData(LabelData):
 
 
 class TaskData(CommonData):
-    """A task; of a job, placeholders are frames like others."""
+    """A task. Unlike in a job, placeholders are not exported, and match no image."""
 
     def __init__(self, annotations: Annotations, task: Task) -> None:
         super().__init__(annotations, task)
-        for idx in self.rel_range:  # over the placeholders' entries of the same name
+        for idx in self.rel_range:  # replace the entries of placeholders with the same name
             if idx not in task.placeholders:
                 self._frame_mapping[osp.splitext(self.frame_info[idx]["path"])[0]] = idx
 
@@ -278,7 +266,7 @@ class TaskData(CommonData):
 
 
 class JobData(CommonData):
-    """A job: the frames of its segment alone."""
+    """A job: the frames of its segment."""
 
     META_FIELD = "job"
 
@@ -310,7 +298,7 @@ class JobData(CommonData):
 
 
 class StreamedFrame:
-    """A frame of a new server: what is drawn on it is read when somebody looks."""
+    """A frame of a new server, whose annotations are read on demand."""
 
     def __init__(self, idx: int, frame_id: int, frame: int, name: str, *others: Any) -> None:
         self.idx, self.id, self.frame, self.name = idx, frame_id, frame, name
@@ -323,6 +311,36 @@ class StreamedFrame:
     @property
     def tags(self) -> list[Any]:
         return list(self._tags())
+
+
+def interpolate(
+    track: Mapping[str, Any], end: int, deleted: Container[int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the visible shapes of a track on the frames before ``end``."""
+    keys = [one for one in track["shapes"] if one["frame"] not in deleted]
+    keys.sort(key=lambda one: int(one["frame"]))
+    common = {name: track[name] for name in ("label", "group", "source")}
+    for key, following in zip(keys, [*keys[1:], None], strict=True):
+        if key["outside"]:
+            continue
+        last = following["frame"] if following else end
+        for frame in range(key["frame"], min(last, end)):
+            attributes = {**track["attributes"], **key["attributes"]}
+            shape = {**key, **common, "attributes": attributes, "frame": frame}
+            shape["keyframe"] = frame == key["frame"]
+            if following and not shape["keyframe"]:
+                shape.update(_between(key, following, frame))
+            yield shape
+
+
+def _between(first: Mapping[str, Any], second: Mapping[str, Any], frame: int) -> dict[str, Any]:
+    part = (frame - first["frame"]) / (second["frame"] - first["frame"])
+    pairs = zip(first["points"], second["points"], strict=True)
+    turn = (second["rotation"] - first["rotation"] + 180) % 360 - 180
+    return {
+        "points": [start + (end - start) * part for start, end in pairs],
+        "rotation": (first["rotation"] + turn * part) % 360,
+    }
 
 
 def meta_of_task(task: Task) -> dict[str, Any]:

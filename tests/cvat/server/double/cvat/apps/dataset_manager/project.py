@@ -1,9 +1,8 @@
 """Import of a dataset into a project.
 
-Facts: the importer gets ``load_data_callback`` (old servers pass it by position). A task is made
-of the files that it names: they must lie below one folder, by whose path their names are made.
-A task without images cannot be made. In a project, attributes that a label does not have are
-added to it.
+Facts: the importer gets ``load_data_callback``, which old servers pass by position. The files of a
+task must be in one folder, and their names are relative to it. A task needs images. A label of a
+project gets the attributes that it does not have.
 """
 
 from __future__ import annotations
@@ -28,16 +27,12 @@ class ProjectAnnotation:
         load_dataset_data(self, *args, **kwargs)
 
     def add_task(self, fields: dict[str, str], files: dict[str, Any], data: ProjectData) -> None:
-        """Make a task of files on disk; names are what follows the folder's path."""
+        """Make a task of files."""
         root = files["data_root"]
-        names = []
-        for path in files["media"]:
-            _, name = path.split(root)
-            names.append(name)
-        if not names:
+        if not files["media"]:
             raise ValueError("No media data found")
         frames = []
-        for name in sorted(names):
+        for name in sorted(path.split(root)[1] for path in files["media"]):
             path = osp.join(root, name)
             if not osp.realpath(path).startswith(osp.realpath(root) + osp.sep):
                 raise ValueError("Bad file path: " + name)
@@ -55,19 +50,16 @@ def import_dataset_as_project(
     conv_mask_to_poly: bool = True,
     temp_root: str | None = None,
 ) -> None:
-    """Make tasks of a dataset."""
     with transaction(project):
-        annotation = ProjectAnnotation(project)
         data = ProjectData(project, is_import=True)
         data.soft_attribute_import = True
         importer = make_importer(format_name)
-        options = {"conv_mask_to_poly": conv_mask_to_poly}
-        callback = annotation.load_dataset_data
+        options: dict[str, Any] = {"conv_mask_to_poly": conv_mask_to_poly}
+        callback: tuple[Any, ...] = (ProjectAnnotation(project).load_dataset_data,)
+        if cvat.IS_NEW:
+            options["load_data_callback"], callback = callback[0], ()
         with open(src_file, "rb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
-            if cvat.IS_NEW:
-                importer(file, temp_dir, data, load_data_callback=callback, **options)
-            else:
-                importer(file, temp_dir, data, callback, **options)
+            importer(file, temp_dir, data, *callback, **options)
         for task in project.tasks:
             if task.id in data.new_tasks:
                 task.annotations.add(data.imported(task.id))

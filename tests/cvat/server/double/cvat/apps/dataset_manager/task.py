@@ -1,11 +1,11 @@
-"""Export and import of a task or a job, as the server's workers do them.
+"""Export and import of a task or a job by the server's workers.
 
-Facts: an import replaces what is there, in a transaction: when it fails, the old annotations are
-back. The importer gets an open file, a temporary folder and ``conv_mask_to_poly``. The user reads
-the message of what is exactly a ``CvatImportError`` or one of Datumaro's dataset errors; of
-anything else, subclasses included, old servers show a traceback and status 500. Of a job only its
-own frames are replaced. What is replaced is gone from the tables within the transaction before the
-importer is called; it does not get the mode, ``replace`` or ``append`` (since 2.65).
+Facts: an import is a transaction; if it fails, the old annotations return. The importer gets an
+open file, a temporary folder and ``conv_mask_to_poly``. The user reads the message of exactly a
+``CvatImportError``; for other errors and subclasses, old servers show a traceback and status 500.
+An import into a job only replaces the job's frames. The transaction deletes the replaced
+annotations before it calls the importer, which does not get the mode, ``replace`` or ``append``
+(since 2.65).
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ class ServerError(Exception):
 
 
 @contextmanager
-def transaction(*parts: Task | Project) -> Iterator[None]:
-    """What was stored comes back when the block fails; the error is what the API would answer."""
+def transaction(part: Task | Project) -> Iterator[None]:
+    """Restore the annotations and tasks if the block fails, and raise the error of the API."""
     from cvat.apps.dataset_manager.bindings import CvatImportError
 
-    tasks = [task for part in parts for task in getattr(part, "tasks", [part])]
+    tasks = [part] if isinstance(part, Task) else list(part.tasks)
     stored = [(task, copy.deepcopy(task.annotations)) for task in tasks]
-    known = [(part, list(part.tasks)) for part in parts if isinstance(part, Project)]
     try:
         yield
     except BaseException as error:
         for task, annotations in stored:
             task.annotations = annotations
-        for project, its_tasks in known:
-            project.tasks = its_tasks
+        if isinstance(part, Project):
+            part.tasks = tasks
         if type(error) is CvatImportError or not isinstance(error, Exception):
             raise
         raise ServerError(f"{type(error).__name__}: {error}") from error
 
 
-REPLACE, APPEND = "replace", "append"
+REPLACE = "replace"
 
 
 @contextmanager
 def _replacing(task: Task, job_id: int, old: Annotations, import_mode: str) -> Iterator[None]:
-    """The transaction in the tables: what is replaced is deleted before the format is called."""
+    """Start the transaction of the tables."""
     from django.db import transaction as database
 
     from cvat.apps.engine import tables
@@ -70,10 +69,7 @@ def import_task_annotations(
     temp_root: str | None = None,
     import_mode: str = REPLACE,
 ) -> None:
-    """Replace a task's annotations, or add to them.
-
-    ``temp_root`` is where the temporary folder is made, for tests that look into it.
-    """
+    """Replace a task's annotations, or add to them. ``temp_root`` is only for tests."""
     from cvat.apps.dataset_manager.bindings import TaskData
 
     with transaction(task), _replacing(task, 1, task.annotations, import_mode):
@@ -91,7 +87,7 @@ def import_job_annotations(
     conv_mask_to_poly: bool = True,
     temp_root: str | None = None,
 ) -> None:
-    """Replace the annotations of a job, and leave those of its task's other jobs alone."""
+    """Replace the annotations of a job."""
     from cvat.apps.dataset_manager.bindings import JobData
 
     task = job.task
@@ -104,11 +100,7 @@ def import_job_annotations(
 
 
 def _run_importer(
-    src_file: str | os.PathLike[str],
-    data: Any,
-    format_name: str,
-    temp_root: str | None,
-    conv_mask_to_poly: bool,
+    src_file: Any, data: Any, format_name: str, temp_root: str | None, conv_mask_to_poly: bool
 ) -> None:
     from cvat.apps.dataset_manager.formats.registry import make_importer
 
@@ -125,27 +117,22 @@ def export(
     temp_root: str | None = None,
 ) -> None:
     """Export a task, a job or a project into a file."""
-    from cvat.apps.dataset_manager.formats.registry import make_exporter
-
-    data = load(instance)
-    exporter = make_exporter(format_name)
-    with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
-        exporter(file, temp_dir, data, save_images=save_images)
-
-
-def load(instance: Task | Job | Project) -> Any:
-    """Put the annotations into the tables, and return them as CVAT gives them to an exporter."""
     from cvat.apps.dataset_manager.bindings import JobData, ProjectData, TaskData
+    from cvat.apps.dataset_manager.formats.registry import make_exporter
     from cvat.apps.engine import tables
 
     tables.reset()
     if isinstance(instance, Project):
+        data: Any = ProjectData(instance)
         for task in instance.tasks:
             tables.store(task, task.id, task.annotations)
-        return ProjectData(instance)
-    if isinstance(instance, Job):
+    elif isinstance(instance, Job):
+        data = JobData(instance.task.annotations, instance)
         own = instance.task.annotations.within(instance.start, instance.stop)
         tables.store(instance.task, instance.id, own)
-        return JobData(instance.task.annotations, instance)
-    tables.store(instance, 1, instance.annotations)
-    return TaskData(instance.annotations, instance)
+    else:
+        data = TaskData(instance.annotations, instance)
+        tables.store(instance, 1, instance.annotations)
+    exporter = make_exporter(format_name)
+    with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
+        exporter(file, temp_dir, data, save_images=save_images)

@@ -1,6 +1,6 @@
-"""What ``/api/server/annotation/formats`` answers.
+"""The answers of ``/api/server/annotation/formats``.
 
-Fact: a new server imports the registry when it is first asked.
+Fact: the first request imports the registry of a new server.
 """
 
 from __future__ import annotations

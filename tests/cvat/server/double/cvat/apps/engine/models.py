@@ -1,8 +1,8 @@
-"""The enumerations of ``cvat.apps.engine.models``, and plain values in place of its tables.
+"""The enumerations of ``cvat.apps.engine.models``, and plain values instead of its tables.
 
-Facts: each enumeration is a str whose ``str()`` is its value. A video task is in the mode
-``interpolation`` and its data have a ``video``; frames count from 0 without gaps ("relative"),
-frame numbers of the source are ``start_frame + step * relative`` ("absolute").
+Facts: each enumeration is a str, and ``str()`` returns its value. The mode of a video task is
+``interpolation``, and its data have a ``video``. Relative frames count from 0; absolute frames are
+``start_frame + step * relative``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """The tables, which need Django's settings, unlike the rest."""
+    """Import a table, which needs Django's settings."""
     if name not in ("LabeledImage", "LabeledShape", "LabeledTrack", "TrackedShape"):
         raise AttributeError(name)
     from cvat.apps.engine import tables
@@ -34,27 +34,6 @@ class DimensionType(_Text):
     DIM_2D = "2d"
 
 
-class ShapeType(_Text):
-    RECTANGLE = "rectangle"  # x0, y0, x1, y1
-    POLYGON = "polygon"  # x0, y0, ..., xn, yn
-    POLYLINE = "polyline"
-    POINTS = "points"
-    ELLIPSE = "ellipse"  # cx, cy, right, top
-    CUBOID = "cuboid"
-    MASK = "mask"  # run lengths, left, top, right, bottom
-    SKELETON = "skeleton"
-
-
-class TaskMode(_Text):
-    ANNOTATION = "annotation"
-    INTERPOLATION = "interpolation"
-
-
-class JobType(_Text):
-    ANNOTATION = "annotation"
-    GROUND_TRUTH = "ground_truth"
-
-
 class AttributeType(_Text):
     CHECKBOX = "checkbox"
     RADIO = "radio"
@@ -63,16 +42,9 @@ class AttributeType(_Text):
     SELECT = "select"
 
 
-class SourceType(_Text):
-    AUTO = "auto"
-    SEMI_AUTO = "semi-auto"
-    MANUAL = "manual"
-    FILE = "file"
-
-
 @dataclass(frozen=True)
 class AttributeSpec:
-    """An attribute that a label has; values are always texts."""
+    """An attribute of a label; its values are texts."""
 
     name: str
     input_type: AttributeType = AttributeType.TEXT
@@ -83,10 +55,7 @@ class AttributeSpec:
 
 @dataclass
 class Label:
-    """A label; ``attributes`` grows when an import into a project meets new ones.
-
-    ``parent`` is the label of the skeleton that it is a part of.
-    """
+    """A label; ``parent`` is the label of the skeleton to which this one belongs."""
 
     name: str
     attributes: list[AttributeSpec] = field(default_factory=list)
@@ -100,7 +69,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame: its name in the task, its size in pixels, and its bytes or what reads them."""
+    """A frame: its name and size, and its bytes or a function that reads them."""
 
     name: str
     width: int
@@ -113,7 +82,7 @@ class Frame:
 
 @dataclass
 class Annotations:
-    """What is stored of a task: dicts of plain values with relative frames and label names."""
+    """The stored annotations: dicts of plain values with relative frames and label names."""
 
     shapes: list[dict[str, Any]] = field(default_factory=list)
     tracks: list[dict[str, Any]] = field(default_factory=list)
@@ -129,23 +98,20 @@ class Annotations:
         self.tags.extend(other.tags)
 
     def within(self, start: int, stop: int, *, inside: bool = True) -> Annotations:
-        """What is on the relative frames from start to stop, both included; or what is not."""
-
-        def is_there(one: dict[str, Any]) -> bool:
-            return (start <= one["frame"] <= stop) == inside
-
+        """Return the annotations on the relative frames from start to stop, or on the others."""
         kinds = (self.shapes, self.tracks, self.tags)
-        return Annotations(*([one for one in kind if is_there(one)] for kind in kinds))
+        return Annotations(
+            *([one for one in kind if (start <= one["frame"] <= stop) == inside] for kind in kinds)
+        )
 
 
 @dataclass
 class Task:
-    """A task, its frames and what is drawn on them.
+    """A task with its frames and annotations.
 
-    ``placeholders`` are frames that stand for one of the task's validation frames, under its name
-    (2.73; "honeypots"): they are no part of an export, and nothing is matched to them. What is on
-    validation frames then is of the job of ground truth, and an import replaces it as well
-    (``TaskAnnotation.db_jobs``).
+    ``placeholders`` are copies of validation frames with their names (2.73; "honeypots"), which are
+    not exported and match no image. The annotations on validation frames belong to the job of
+    ground truth, and an import also replaces them (``TaskAnnotation.db_jobs``).
     """
 
     frames: Sequence[Frame]
@@ -168,21 +134,20 @@ class Task:
     @property
     def validation_frames(self) -> set[int]:
         names = {self.frames[number].name for number in self.placeholders}
-        there = {number for number, one in enumerate(self.frames) if one.name in names}
-        return there.difference(self.placeholders)
+        validation = {number for number, one in enumerate(self.frames) if one.name in names}
+        return validation.difference(self.placeholders)
 
     @property
     def mode(self) -> str:
-        return str(TaskMode.INTERPOLATION if self.is_video else TaskMode.ANNOTATION)
+        return "interpolation" if self.is_video else "annotation"
 
     @property
     def data(self) -> Any:
-        """The task's data, as far as formats look at it; ``video`` is there for videos only."""
-        stop_frame = self.start_frame + self.step * max(0, len(self.frames) - 1)
+        """The data of the task that formats use; only videos have the attribute ``video``."""
         data = SimpleNamespace(
             size=len(self.frames),
             start_frame=self.start_frame,
-            stop_frame=stop_frame,
+            stop_frame=self.start_frame + self.step * max(0, len(self.frames) - 1),
             frame_filter=f"step={self.step}" if self.step > 1 else "",
             deleted_frames=list(self.deleted_frames),
             get_frame_step=lambda: self.step,
@@ -196,16 +161,13 @@ class Task:
 
 @dataclass
 class Job:
-    """A job: the relative frames from start to stop of its task, both included.
-
-    Of ground truth, the ``chosen`` ones of them.
-    """
+    """The relative frames of a task from start to stop, or the ``chosen`` ones of ground truth."""
 
     task: Task
     start: int
     stop: int
     id: int = 7
-    type: JobType = JobType.ANNOTATION
+    type: str = "annotation"
     chosen: Sequence[int] | None = None
 
     @property
@@ -223,7 +185,7 @@ class Project:
     name: str = "project"
 
     def add(self, task: Task) -> Task:
-        """Adopt a task, under the next free number."""
+        """Add a task with the next number."""
         task.id = 1 + max((one.id for one in self.tasks), default=0)
         task.project = self
         self.tasks.append(task)
@@ -231,7 +193,7 @@ class Project:
 
 
 def frame_of(name: str, data: bytes) -> Frame:
-    """A frame from an uploaded file; what is no image is refused, as by CVAT's media reader."""
+    """Return the frame of an uploaded image; CVAT refuses other files."""
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as opened:

@@ -1,8 +1,8 @@
-"""The tables of annotations, as far as a format may look into them: real ones, in SQLite.
+"""The tables of annotations that a format can query, in SQLite.
 
-Facts: fields and relations are those of ``cvat/apps/engine/models.py`` of 2.15 and 2.73. What the
-double stores of a task is plain values (:mod:`cvat.apps.engine.models`); an import puts it into the
-tables first, outside of its transaction, where another connection sees it.
+Facts: fields and relations are those of ``cvat/apps/engine/models.py`` of 2.15 and 2.73. The double
+stores plain values (:mod:`cvat.apps.engine.models`). An import writes them into the tables before
+its transaction, so that another connection can read them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TABLES = (TaskRow, SegmentRow, JobRow, LabeledImage, LabeledShape, LabeledTrack,
 
 
 def reset() -> None:
-    """Make the tables, empty."""
+    """Create the tables, or delete their rows."""
     if TaskRow._meta.db_table not in connection.introspection.table_names():
         with connection.schema_editor() as editor:
             for table in TABLES:
@@ -71,34 +71,26 @@ def reset() -> None:
 
 
 def store(task: Task, job_id: int, annotations: Annotations) -> None:
-    """Put annotations into the tables, under one job, or that of ground truth."""
+    """Add annotations to a job, or to the ground truth of the task."""
     segment = SegmentRow.objects.create(task=TaskRow.objects.create(id=task.id))
     job = JobRow.objects.create(id=job_id, segment=segment)
     truth = JobRow.objects.create(id=job_id + 1000, segment=segment, type="ground_truth")
     jobs = dict.fromkeys(task.validation_frames, truth)
-    LabeledImage.objects.bulk_create(
-        LabeledImage(job=jobs.get(tag["frame"], job), frame=tag["frame"])
-        for tag in annotations.tags
-    )
-    shapes, elements = list[LabeledShape](), list[LabeledShape]()
+    for tag in annotations.tags:
+        LabeledImage.objects.create(job=jobs.get(tag["frame"], job), frame=tag["frame"])
     for shape in annotations.shapes:
         common = {"job": jobs.get(shape["frame"], job), "frame": shape["frame"]}
-        parent = LabeledShape(type=shape["type"], **common)
-        shapes.append(parent)
+        row = LabeledShape.objects.create(type=shape["type"], **common)
         for element in shape["elements"]:
-            elements.append(LabeledShape(type=element["type"], parent=parent, **common))
-    for rows in (shapes, elements):  # the elements need the ids of their parents
-        LabeledShape.objects.bulk_create(rows)
+            LabeledShape.objects.create(type=element["type"], parent=row, **common)
     for track in annotations.tracks:
         row = LabeledTrack.objects.create(job=job)
-        TrackedShape.objects.bulk_create(
-            TrackedShape(track=row, **{name: shape[name] for name in ("type", "frame", "outside")})
-            for shape in track["shapes"]
-        )
+        for shape in track["shapes"]:
+            own = {name: shape[name] for name in ("type", "frame", "outside")}
+            TrackedShape.objects.create(track=row, **own)
 
 
 def clear() -> None:
-    """What an import does that replaces."""
-    LabeledImage.objects.all().delete()
-    LabeledShape.objects.all().delete()
-    LabeledTrack.objects.all().delete()
+    """Delete all annotations, like an import that replaces them."""
+    for table in (LabeledImage, LabeledShape, LabeledTrack):
+        table.objects.all().delete()

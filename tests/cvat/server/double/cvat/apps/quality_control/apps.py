@@ -1,7 +1,6 @@
 """The app ``quality_control``.
 
-Fact: up to 2.67 its signals, imported when Django is ready, import the registry of formats, and
-with it Datumaro. Since 2.68 they do not.
+Fact: up to 2.67, its signals import the registry of formats, and Datumaro, when Django starts.
 """
 
 from __future__ import annotations
@@ -16,6 +15,6 @@ class QualityControlConfig(AppConfig):
 
     def ready(self) -> None:
         if not cvat.IS_NEW:
-            from cvat.apps.quality_control import signals
+            from cvat.apps.dataset_manager.formats import registry
 
-            assert signals.dm_env
+            assert registry.dm_env

@@ -1,14 +1,13 @@
 """The registry of formats.
 
-Facts: a function becomes a class whose instance is called; ``dimension`` and ``enabled`` are
-class attributes; the same name twice is an AssertionError; the formats are imported by the last
-lines, so a hook that waits for this module may run before it is complete. A new server unwraps a
-``CvatExportError`` that Datumaro's exporter had made an ``AnnotationExportError`` of.
+Facts: a function becomes a class, and the instance is called; ``dimension`` and ``enabled`` are
+class attributes; an existing name is an AssertionError; the last lines import the formats, so a
+hook of this module can run before it is complete. A new server raises the ``CvatExportError`` that
+is the cause of an ``AnnotationExportError`` of Datumaro.
 """
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from datumaro.components.environment import Environment
@@ -21,38 +20,8 @@ from cvat.apps.engine.models import DimensionType
 dm_env = Environment()
 
 
-class _Format:
-    NAME = EXT = VERSION = ""
-    DISPLAY_NAME = "{NAME} {VERSION}"
-    ENABLED = True
-    DIMENSION = DimensionType.DIM_2D
-
-
-class Exporter(_Format):
-    pass
-
-
-class Importer(_Format):
-    pass
-
-
-def _register(formats: dict[str, Any], base: type, details: dict[str, Any], format_: Any) -> Any:
-    target = format_ if inspect.isclass(format_) else _as_class(format_, base)
-    name, version, ext = (details[key] for key in ("name", "version", "ext"))
-    shown = details["display_name"] or base.DISPLAY_NAME
-    target.NAME, target.VERSION, target.EXT = name, version, ext
-    target.DISPLAY_NAME = shown.format(NAME=name, VERSION=version, EXT=ext)
-    target.ENABLED, target.DIMENSION = details["enabled"], details["dimension"]
-    assert all((name, version, ext, target.DISPLAY_NAME))
-    assert target.DISPLAY_NAME not in formats, f"Format '{name}' already registered"
-    formats[target.DISPLAY_NAME] = target
-    return target
-
-
-def _as_class(function: Any, base: Any) -> Any:
-    assert inspect.isfunction(function)
-
-    class Wrapper(base):
+def _as_class(function: Any) -> Any:
+    class Wrapper:
         def __call__(self, *args: Any, **kwargs: Any) -> None:
             try:
                 function(*args, **kwargs)
@@ -70,7 +39,7 @@ EXPORT_FORMATS: dict[str, Any] = {}
 IMPORT_FORMATS: dict[str, Any] = {}
 
 
-def _registering(formats: dict[str, Any], base: type) -> Any:
+def _registering(formats: dict[str, Any]) -> Any:
     def register(
         name: str,
         version: str,
@@ -79,14 +48,22 @@ def _registering(formats: dict[str, Any], base: type) -> Any:
         enabled: bool = True,
         dimension: DimensionType = DimensionType.DIM_2D,
     ) -> Any:
-        details = dict(locals())
-        return lambda format_: _register(formats, base, details, format_)
+        def add(function: Any) -> Any:
+            target = _as_class(function)
+            target.NAME, target.VERSION, target.EXT = name, version, ext
+            target.DISPLAY_NAME = display_name or f"{name} {version}"
+            target.ENABLED, target.DIMENSION = enabled, dimension
+            assert target.DISPLAY_NAME not in formats, f"Format '{name}' already registered"
+            formats[target.DISPLAY_NAME] = target
+            return target
+
+        return add
 
     return register
 
 
-exporter = _registering(EXPORT_FORMATS, Exporter)
-importer = _registering(IMPORT_FORMATS, Importer)
+exporter = _registering(EXPORT_FORMATS)
+importer = _registering(IMPORT_FORMATS)
 
 
 def make_importer(name: str) -> Any:
@@ -97,5 +74,5 @@ def make_exporter(name: str) -> Any:
     return EXPORT_FORMATS[name]()
 
 
-# The server's own formats, which import this module in turn.
+# The formats of the server import this module in turn.
 import cvat.apps.dataset_manager.formats.coco  # noqa: E402
