@@ -1,4 +1,4 @@
-"""Columns hold the values of each record, and a batch of records says what each says alone."""
+"""Columns have the values of each record, and a batch equals its records read one by one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ PAYLOADS = st.one_of(
     st.sampled_from(sorted(SOUND)).map(sound_record),
     st.sampled_from([b"", b"\xff", b"\x12\x00"]),
 )
-"""Records of every kind, mostly sound; now and then one that is not an Example."""
+"""Records of every kind, most of them valid; a few are not an Example."""
 MAPPINGS = [
     FieldMapping(),
     KERAS_COCO,
@@ -117,7 +117,7 @@ def plain(value: Any) -> Any:
 
 
 def output(detections: Detections, row: int) -> Any:
-    """A row, or why there is none."""
+    """Return the values of a row, or the error."""
     try:
         found = plain(detections[row])
     except RecordError as error:
@@ -154,10 +154,8 @@ class TestDetections:
 
     def test_what_is_generated_has_boxes_and_problems(self) -> None:
         """Or the property would hold of nothing."""
-        require_undamaged = encode(image() | objects([(0, 0, 1, 1)], text=["cat"]))
-        found = Detections(
-            batch_of(require_undamaged, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"])))
-        )
+        cat = encode(image() | objects([(0, 0, 1, 1)], text=["cat"]))
+        found = Detections(batch_of(cat, b"\xff", encode(objects([(0, 0, 1, 1)], ["a", "b"]))))
         assert found.unreadable_rows == {2, 3}
         assert found.box_splits.tolist() == [0, 0, 1, 1, 1]
         assert found[1].class_text == ["cat"]

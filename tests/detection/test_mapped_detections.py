@@ -18,12 +18,12 @@ from tfod.detection.features.field_mapping import (
     FieldMapping,
     classification_field_mapping,
 )
+from tfod.detection.features.schema import PROFILES
 from tfod.detection.labels.label_map import LabelMapItem
 from tfod.detection.labels.labels_file import format_labels, read_classes, read_labels
 from tfod.errors import LabelMapError, RecordError, TfodError
 from tfod.example.example import Example
 from tfod.sources.layouts import find_batch_layout
-from tfod.sources.reading import decode_detection
 from tfod.tfrecord.shard_sets.shard_names import recipe_file_names, stated_name
 
 from tests.image_kinds import HEIGHT, WIDTH, saved
@@ -57,37 +57,12 @@ def keras(**changes: Any) -> dict[str, Any]:
 
 
 class TestFieldMapping:
-    def test_the_usual_ones_read_as_the_usual_decoder(self) -> None:
-        record = (
-            image()
-            | objects([(0.1, 0.2, 0.3, 0.4)], text=["cat"], label=[3])
-            | {"image/object/difficult": [1], "image/class/label": [2], "image/object/area": [4.5]}
-        )
-        by_field_mapping = decode(record, FieldMapping())[0]
-        usual = decode_detection(example(record))
-        assert by_field_mapping.boxes.tolist() == usual.boxes.tolist()
-        assert vars(by_field_mapping) | {"boxes": 0} == vars(usual) | {"boxes": 0}
-
     def test_other_keys(self) -> None:
+        sides = {"left": [0.1], "top": [0.2], "right": [0.3], "bottom": [0.4]}
+        size = {"filename": "file", "height": "h", "width": "w"}
         found = decode(
-            {
-                "file": "a.jpg",
-                "h": 100,
-                "w": 200,
-                "left": [0.1],
-                "top": [0.2],
-                "right": [0.3],
-                "bottom": [0.4],
-                "name": ["cat"],
-                "weather": "fog",
-            },
-            FieldMapping.only(
-                filename="file",
-                height="h",
-                width="w",
-                box=("left", "top", "right", "bottom"),
-                class_text="name",
-            ),
+            {"file": "a.jpg", "h": 100, "w": 200, **sides, "name": ["cat"], "weather": "fog"},
+            FieldMapping.only(**size, box=tuple(sides), class_text="name"),
         )
         detection = found[0]
         assert (detection.filename, detection.height, detection.width) == ("a.jpg", 100, 200)
@@ -96,36 +71,33 @@ class TestFieldMapping:
         assert detection.unread_keys == ["weather"]
         assert found.image_ids[0] is None and not found.annotation_ids(0)
 
-    def test_a_role_that_is_none_leaves_its_usual_key_out(self) -> None:
+    def test_fields_without_a_key_are_not_read(self) -> None:
         record = image() | objects([(0, 0, 1, 1)], text=["cat"], label=[3])
         found = decode(record, FieldMapping(filename=None, class_text=None, class_label=None))[0]
         assert found.filename is None and found.class_text is None and found.class_label is None
         assert len(found.boxes) == 1 and found.height == 100
-        assert not len(
-            decode(record, FieldMapping(class_text=None, class_label=None, box=()))[0].boxes
-        )
+        no_objects = FieldMapping(class_text=None, class_label=None, box=())
+        assert not len(decode(record, no_objects)[0].boxes)
 
-    def test_a_key_that_has_the_usual_name_of_another_role(self) -> None:
-        found = decode({"image/filename": "7", "image/source_id": "a"}, FieldMapping.only(
-            filename="image/source_id", source_id="image/filename"
-        ))[0]  # fmt: skip
+    def test_the_usual_key_of_another_field(self) -> None:
+        how = FieldMapping.only(filename="image/source_id", source_id="image/filename")
+        found = decode({"image/filename": "7", "image/source_id": "a"}, how)[0]
         assert (found.filename, found.source_id) == ("a", "7")
 
-    def test_keys_that_only_repeat_what_others_say(self) -> None:
+    def test_keys_that_repeat_others_are_not_unread(self) -> None:
         how = FieldMapping.only(encoded="image_raw", image_class_label="label")
         found = decode({"image_raw": PNG, "label": 3, "depth": 3}, how, "depth")[0]
         assert not found.unread_keys and found.image_labels == [ImageLabel(None, 3)]
         assert bytes(found.encoded or b"") == PNG
 
-    def test_errors_name_the_key_of_the_record(self) -> None:
-        how = FieldMapping.only(class_label="ids", box=("a", "b", "c", "d"))
-        with pytest.raises(RecordError) as output:
-            _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1, 2]}, how)[0]
-        assert str(output.value).startswith(
-            "s.tfrecord, record 0, byte 0: ids holds 2 values for 1"
-        )
-        with pytest.raises(RecordError, match="record 0, byte 0: ids is float_list, expected int"):
-            _ = decode({"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": [1.5]}, how)[0]
+    @pytest.mark.parametrize(
+        ("ids", "error"),
+        [([1, 2], "ids holds 2 values for 1"), ([1.5], "ids is float_list, expected int")],
+    )
+    def test_errors_name_the_key_of_the_record(self, ids: Any, error: str) -> None:
+        record = {"a": [0.0], "b": [0.0], "c": [1.0], "d": [1.0], "ids": ids}
+        with pytest.raises(RecordError, match=rf"^s.tfrecord, record 0, byte 0: {error}"):
+            _ = decode(record, FieldMapping.only(class_label="ids", box=tuple("abcd")))[0]
 
 
 class TestBoxesInPixels:
@@ -138,18 +110,17 @@ class TestBoxesInPixels:
         assert (found.image_ids[0], found.annotation_ids(0)) == (7, [9])
         assert found[0].unread_keys == []
 
-    def test_size_from_the_record_comes_first(self) -> None:
+    def test_size_from_the_record_has_precedence(self) -> None:
         how = FieldMapping.only(height="h", width="w", encoded="image", box=("bbox",))
         found = decode({"image": PNG, "h": 50, "w": 100, "bbox": [10.0, 10.0, 40.0, 20.0]}, how)
         assert found[0].boxes.tolist() == np.array([[0.1, 0.2, 0.5, 0.6]], "<f4").tolist()
 
-    def test_several_and_none(self) -> None:
-        found = decode(
-            keras(bbox=[0.0] * 8, category_id=[1, 2], id=[3, 4], area=[1.0, 2.0]), KERAS_COCO
-        )
+    def test_several_objects_and_no_object(self) -> None:
+        lists = {"category_id": [1, 2], "id": [3, 4], "area": [1.0, 2.0]}
+        found = decode(keras(bbox=[0.0] * 8, **lists), KERAS_COCO)
         assert len(found[0].boxes) == 2 and found.annotation_ids(0) == [3, 4]
-        alone = FieldMapping.only(encoded="image", box=("bbox",))
-        assert decode({"image": b"?"}, alone)[0].boxes.shape == (0, 4)
+        only_boxes = FieldMapping.only(encoded="image", box=("bbox",))
+        assert decode({"image": b"?"}, only_boxes)[0].boxes.shape == (0, 4)
 
     @pytest.mark.parametrize(
         ("changes", "output"),
@@ -163,12 +134,11 @@ class TestBoxesInPixels:
             ({"path": ["a", "b"]}, "path holds 2 values, expected one"),
         ],
     )
-    def test_what_does_not_fit(self, changes: dict[str, Any], output: str) -> None:
-        with pytest.raises(RecordError) as error:
+    def test_values_that_do_not_fit(self, changes: dict[str, Any], output: str) -> None:
+        with pytest.raises(RecordError, match=f"^s.tfrecord, record 0, byte 0: {output}"):
             _ = decode(keras(**changes), KERAS_COCO)[0]
-        assert str(error.value).startswith(f"s.tfrecord, record 0, byte 0: {output}")
 
-    def test_the_image_may_be_numbered_by_a_text(self) -> None:
+    def test_the_id_of_an_image_may_be_text(self) -> None:
         assert decode(keras(image_id="n01"), KERAS_COCO).image_ids[0] == "n01"
         assert decode({**keras(), "image_id": []}, KERAS_COCO).image_ids[0] is None
 
@@ -187,37 +157,24 @@ class TestRecognition:
     def test_classification(self, features: Any, encoded: str, label: Any, text: Any) -> None:
         found = classification_field_mapping(kinds(features))
         assert found is not None
-        assert (found.encoded, found.image_class_label, found.image_class_text) == (
-            encoded,
-            label,
-            text,
-        )
-        assert found.filename == ("filename" if "filename" in features else None)
-        assert found.height == ("height" if "height" in features else None)
+        keys = found.encoded, found.image_class_label, found.image_class_text
+        assert keys == (encoded, label, text)
+        for name in ("filename", "height"):
+            assert getattr(found, name) == (name if name in features else None)
 
-    @pytest.mark.parametrize(
-        "features",
-        [
-            {"image": "x"},
-            {"label": 1},
-            {"image": 1, "label": 1},
-            {"image": "x", "label": 1.5},
-            keras(),
-        ],
-    )
-    def test_no_classification(self, features: Any) -> None:
-        assert classification_field_mapping(kinds(features)) is None
+    def test_other_records(self) -> None:
+        others = [{"image": "x"}, {"label": 1}, {"image": 1, "label": 1}]
+        for features in (*others, {"image": "x", "label": 1.5}, keras()):
+            assert classification_field_mapping(kinds(features)) is None, features
 
     def test_keras(self) -> None:
         assert find_batch_layout(example(keras()).batch).name == "keras_coco"
-        for key in ("image", "bbox", "category_id"):
-            features = {k: v for k, v in keras().items() if k != key}
+        required = "image", "bbox", "category_id"
+        others = [{k: v for k, v in keras().items() if k != absent} for absent in required]
+        for features in (*others, keras(bbox=[1, 2, 3, 4])):
             assert find_batch_layout(example(features).batch).name != "keras_coco"
-        assert find_batch_layout(example(keras(bbox=[1, 2, 3, 4])).batch).name != "keras_coco"
 
-    def test_the_ready_ones_are_those_of_their_features(self) -> None:
-        from tfod.detection.features.schema import PROFILES
-
+    def test_mappings_have_the_keys_of_their_profiles(self) -> None:
         for name in ("keras_coco", "image_classification", "image_label"):
             assert getattr(field_mapping, name.upper()).all_keys <= PROFILES[name].keys()
 
@@ -234,7 +191,7 @@ class TestWriting:
         with pytest.raises(TfodError, match="rename the subset"):
             recipe_file_names("file", 1, 1)
 
-    def test_an_image_that_is_none_has_three_channels(self) -> None:
+    def test_an_image_that_cannot_be_decoded_has_three_channels(self) -> None:
         made = encode_labelled_image(LabelProfile.IMAGE_LABEL, b"?", "a", (1, 2), -1)
         wanted = {"width": 2, "height": 1, "channels": 3, "label": -1}
         assert made == encode({**wanted, "image": b"?", "filename": "a"})
@@ -256,24 +213,23 @@ class TestLabelsFile:
         label_map, deviations = read_labels(path)
         assert {item.id: item.name for item in label_map.items} == found and not deviations
 
-    def test_a_number_twice_is_told(self, tmp_path: Path) -> None:
+    def test_a_repeated_id_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "labels.txt").write_text("0:a\n0:b\n")
         label_map, (output,) = read_classes(tmp_path / "labels.txt")
         assert label_map.find_id(0).name == "a" and "id 0 is shared by 'a' and 'b'; " in output
 
-    @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xff\xfe0\0"])
-    def test_what_is_none(self, tmp_path: Path, data: bytes) -> None:
-        (tmp_path / "labels.txt").write_bytes(data)
-        with pytest.raises(LabelMapError, match=r"labels\.txt has no class names"):
-            read_labels(tmp_path / "labels.txt")
-
-    def test_what_cannot_be_read(self, tmp_path: Path) -> None:
+    def test_other_files(self, tmp_path: Path) -> None:
+        path = tmp_path / "labels.txt"
         with pytest.raises(LabelMapError, match="No such file"):
-            read_labels(tmp_path / "labels.txt")
+            read_labels(path)
         with pytest.raises(LabelMapError, match="not a regular file"):
             read_labels("/dev/zero")
+        for data in (b"", b"\n\n", b"\xff\xfe0\0"):
+            path.write_bytes(data)
+            with pytest.raises(LabelMapError, match=r"labels\.txt has no class names"):
+                read_labels(path)
 
-    def test_what_is_written_is_read_back(self, tmp_path: Path) -> None:
+    def test_round_trip(self, tmp_path: Path) -> None:
         items = (LabelMapItem(0, "étoile"), LabelMapItem(3, "a:b"), LabelMapItem(4, " x "))
         (tmp_path / "labels.txt").write_text(format_labels(items), "utf-8")
         assert read_labels(tmp_path / "labels.txt")[0].items == items

@@ -1,4 +1,4 @@
-"""Which class an object has, and which ids the classes keep."""
+"""Classes of objects, and the ids that classes keep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_duplicate_names_ids_and_displays() -> None:
     names, ids, _ = resolve(odd, ("a", 1), ("b", 2), ("c", 2), (None, 5), ("same", None))
     assert names == ["a", "b", "c", "a", "a"]
     assert len(set(ids.values())) == len(ids) == 3
-    # By display name two classes would be called the same.
+    # With display names, two classes would have the same name.
     names, _, _ = resolve(odd, ("same", None), (None, 2))
     assert names == ["same", "b"]
 

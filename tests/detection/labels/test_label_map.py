@@ -1,4 +1,4 @@
-"""Label maps: every legal spelling, a few illegal ones, and what is none."""
+"""Label maps: every legal spelling, a few illegal ones, and files of other kinds."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ def items(text: str) -> tuple[LabelMapItem, ...]:
     return label_map.items
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "item {\n\tid: 3\n\tname: 'car'\n}\n\nitem {\n\tid: 7\n\tname: 'bus'\n}\n",  # CVAT
-        # Roboflow
-        'item {\n    name: "car",\n    id: 3,\n}\nitem {\n    name: "bus",\n    id: 7\n}',
-        "item { id: 3; name: 'car'; } item { id: 7 name: 'bus' }",
-        "item < id: 3 name: 'car' > item: { id: 7 name: 'bus' }",
-        "# all of them\nitem { # first\n id: 3 # its id\n name: 'car' } item{id:7 name:\"bus\"}",
-        "item { id: 3 name: 'c' \"ar\" } item { id: 0x7 name: 'b\\165s' }",
-        "item { id: 3\r\n name: 'car'\r\n}\r\nitem { id: 7\r\n name: 'bus'\r\n}\r\n",
-    ],
-    ids=["cvat", "commas", "semicolons", "angles", "comments", "escapes", "crlf"],
-)
-def test_legal_spellings(text: str) -> None:
-    assert items(text) == (CAR, BUS)
+SPELLINGS = {
+    "CVAT": "item {\n\tid: 3\n\tname: 'car'\n}\n\nitem {\n\tid: 7\n\tname: 'bus'\n}\n",
+    "Roboflow": 'item {\n    name: "car",\n    id: 3,\n}\nitem {\n    name: "bus",\n    id: 7\n}',
+    "semicolons": "item { id: 3; name: 'car'; } item { id: 7 name: 'bus' }",
+    "angles": "item < id: 3 name: 'car' > item: { id: 7 name: 'bus' }",
+    "comments": "# all\nitem { # first\n id: 3 # its id\n name: 'car' } item{id:7 name:\"bus\"}",
+    "escapes": "item { id: 3 name: 'c' \"ar\" } item { id: 0x7 name: 'b\\165s' }",
+    "CRLF": "item { id: 3\r\n name: 'car'\r\n}\r\nitem { id: 7\r\n name: 'bus'\r\n}\r\n",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_legal_spellings(spelling: str) -> None:
+    assert items(SPELLINGS[spelling]) == (CAR, BUS)
 
 
 def test_every_field() -> None:
@@ -57,56 +55,47 @@ def test_every_field() -> None:
     assert items(LabelMap((item,)).to_text()) == (item,)
 
 
-def test_octal_escapes_are_utf8() -> None:
+def test_names_and_ids_by_default() -> None:
     assert items(r"item { id: 1 name: 'caf\303\251' }")[0].name == "café"
-
-
-def test_no_name_no_id() -> None:
     assert items("item { id: 4 display_name: 'dog' }")[0].class_name == "dog"
     assert items("item { id: 4 }")[0].class_name == "4"
     assert items("item { name: 'background' }")[0].id == 0
     assert items("") == ()
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_is_a_liberty(encoding: str) -> None:
-    """protobuf's text format refuses it: "Expected identifier or number, got \\ufeff"."""
-    text = "item { id: 3 name: 'car' }"
-    label_map, deviations = decode_label_map(text.encode(encoding), "m")
-    assert label_map.items == (CAR,)
-    assert deviations == ["m: a byte order mark was ignored; save the file as UTF-8 without one"]
-
-
 @pytest.mark.parametrize(
-    ("text", "names"),
+    ("data", "names", "deviations"),
     [
-        ("item {\n  id : 1\n  name : RBC\n}\n", ["RBC"]),
+        # protobuf's text format refuses it: "Expected identifier or number, got \\ufeff".
+        *(
+            ("item { id: 3 name: 'car' }".encode(encoding), ["car"], ["byte order mark"])
+            for encoding in ("utf-8-sig", "utf-16")
+        ),
+        (b"item {\n  id : 1\n  name : RBC\n}\n", ["RBC"], ["without quotes"]),
         (
-            "item { id: 1, name: stop sign, }\r\nitem { name:кошка # no dog\n id: 2 }",
+            "item { id: 1, name: stop sign, }\r\nitem { name:кошка # no dog\n id: 2 }".encode(),
             ["stop sign", "кошка"],
+            ["without quotes"],
+        ),
+        (
+            "item { id: 3 name: “car” } { id: 7 name: ‘bus’ }".encode(),
+            ["car", "bus"],
+            ["curly quotes", "without the word 'item'"],
+        ),
+        (
+            b"item { id: 3 name: 'car' colour: 'red' } item { id: 7 name: 'bus' }",
+            ["car", "bus"],
+            ["colour"],
         ),
     ],
 )
-def test_names_without_quotes_are_read_and_named(text: str, names: list[str]) -> None:
-    label_map, deviations = parse_label_map(text, "m")
-    assert [one.name for one in label_map.items] == names
-    assert deviations == ["m: names without quotes are read as names"]
-
-
-def test_liberties_are_named() -> None:
-    label_map, deviations = parse_label_map("item { id: 3 name: “car” } { id: 7 name: ‘bus’ }", "m")
-    assert label_map.items == (CAR, BUS)
-    assert deviations == [
-        "m: curly quotes are read as straight quotes",
-        "m: items without the word 'item' are read as items",
-    ]
-
-
-def test_fields_of_ones_own_are_told() -> None:
-    text = "item { id: 3 name: 'car' colour: 'red' } item { id: 7 name: 'bus' }"
-    label_map, (liberty,) = parse_label_map(text, "m")
-    assert label_map.items == (CAR, BUS)
-    assert "unknown fields are ignored" in liberty and "colour" in liberty
+def test_deviations_are_read_and_named(
+    data: bytes, names: list[str], deviations: list[str]
+) -> None:
+    label_map, messages = decode_label_map(data, "m")
+    assert [item.name for item in label_map.items] == names
+    for message, deviation in zip(messages, deviations, strict=True):
+        assert message.startswith("m: ") and deviation in message
 
 
 @pytest.mark.parametrize(
@@ -127,7 +116,7 @@ def test_fields_of_ones_own_are_told() -> None:
         (f"<{'c' * 999}", "1:1"),
     ],
 )
-def test_what_is_no_label_map(text: str, what: str) -> None:
+def test_files_of_other_kinds(text: str, what: str) -> None:
     with pytest.raises(LabelMapError) as caught:
         parse_label_map(text, "label_map.pbtxt")
     assert str(caught.value).startswith("label_map.pbtxt is not a label map")
@@ -135,11 +124,19 @@ def test_what_is_no_label_map(text: str, what: str) -> None:
     assert "\n" not in str(caught.value) and "c" * 81 not in str(caught.value)
 
 
-def test_a_file_of_another_kind_is_named() -> None:
-    with pytest.raises(LabelMapError, match="not a label map but a JPEG image"):
-        decode_label_map(b"\xff\xd8\xff\xe0 photo", "a.jpg")
-    with pytest.raises(LabelMapError, match="byte 23 is not UTF-8"):
-        decode_label_map("item { id: 1 name: 'caf\xe9' }".encode("latin-1"), "a.pbtxt")
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "m.pbtxt"
+    path.write_bytes("item { id: 1 name: 'кошка' }".encode("utf-16"))
+    assert read_label_map(path)[0].items[0].name == "кошка"
+    for data, message in (
+        (b"\xff\xd8\xff\xe0 photo", "a JPEG image"),
+        (b"item { id: 1 name: 'caf\xe9' }", "byte 23 is not UTF-8"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(LabelMapError, match=message):
+            read_label_map(path)
+    with pytest.raises(LabelMapError, match="cannot be read"):
+        read_label_map(tmp_path)
 
 
 names = st.one_of(
@@ -167,9 +164,8 @@ def test_what_is_written_is_read(written: list[LabelMapItem]) -> None:
 
 
 def test_layout_is_the_documented_one() -> None:
-    assert LabelMap((LabelMapItem(1, "it's"),)).to_text() == (
-        "item {\n\tid: 1\n\tname: 'it\\'s'\n}\n\n"
-    )
+    text = LabelMap((LabelMapItem(1, "it's"),)).to_text()
+    assert text == "item {\n\tid: 1\n\tname: 'it\\'s'\n}\n\n"
 
 
 def test_look_ups() -> None:
@@ -180,17 +176,6 @@ def test_look_ups() -> None:
     assert label_map.find_id(1) is first  # the first of several, as in the OD API
     assert label_map.find("?") is None and label_map.find_id(2) is None
     assert LabelMap.from_names(["a", "b"]).items == (LabelMapItem(1, "a"), LabelMapItem(2, "b"))
-
-
-def test_files(tmp_path: Path) -> None:
-    path = tmp_path / "m.pbtxt"
-    path.write_bytes("item { id: 1 name: 'кошка' }".encode("utf-16"))
-    assert read_label_map(path)[0].items[0].name == "кошка"
-    path.write_bytes(b"item { id: 1 name: '\xe9' }")
-    with pytest.raises(LabelMapError, match="byte 20 is not UTF-8"):
-        read_label_map(path)
-    with pytest.raises(LabelMapError, match="cannot be read"):
-        read_label_map(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +189,7 @@ def test_packaged_label_maps(name: str, count: int, highest: int) -> None:
     assert len({item.class_name for item in label_map.items}) == count
 
 
-def test_packaged_label_maps_have_names() -> None:
+def test_names_of_packaged_label_maps() -> None:
     assert packaged_label_maps() == ["coco", "oxford_pets", "voc2007"]
     assert load_label_map("coco")[0].find_id(90).name == "toothbrush"
     with pytest.raises(LabelMapError, match="one of these names: coco, oxford_pets"):
