@@ -1,4 +1,4 @@
-"""The runners that shards are examined on, and where they leave nothing."""
+"""Runners of Beam, and a temporary folder that must be empty after each test."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tfod.beam import Runner
 from tests.commands import free_port, wait_until
 
 DIRECT = Runner("DirectRunner")
-"""One worker, in the pipeline's own process."""
+"""One worker, in the process of the pipeline."""
 PROCESSES = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
 
 
 @pytest.fixture(scope="package")
 def portable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """Beam's own job server and a pool of workers; results go where both see them."""
+    """Beam's job server and a pool of workers, with a shared folder for results."""
     pool, folder = free_port(), tmp_path_factory.mktemp("portable")
     port_file, shared = folder / "port", folder / "shared"
     server = ["apache_beam.runners.portability.local_job_service_main", f"--port_file={port_file}"]
@@ -46,11 +46,11 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of temporary files, which is empty again in the end."""
+    """The folder of temporary files, which must be empty at the end."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    # Workers find the shards of the tests; the current folder is not looked into.
+    # Workers must be able to import the classes of the tests.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr("tempfile.tempdir", None)
     yield folder
@@ -59,21 +59,20 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @contextlib.contextmanager
 def _running(log: Path, module: str, argument: str) -> Iterator[None]:
-    """A Python module as a program, which is gone with all its children afterwards."""
+    """Run a Python module as a program, and kill it with all its children at the end."""
     here = os.path.dirname(sys.executable)
+    environment = {
+        # The pool of workers runs any program with the name python.
+        "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "TMPDIR": str(log.parent),
+    }
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", module, argument],
             stdout=output,
             stderr=output,
-            env={
-                **os.environ,
-                # The pool of workers runs whatever is called python.
-                "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
-                # Workers find the shards of the tests.
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-                "TMPDIR": str(log.parent),
-            },
+            env={**os.environ, **environment},
             start_new_session=True,
         )
     try:

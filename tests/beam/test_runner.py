@@ -1,4 +1,4 @@
-"""What comes of a pipeline that does not go well, and what is left of it: nothing."""
+"""Pipelines that fail: each error is one line, and no process or file remains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INSTRUCTIONS = Instructions(READY["tf_detection_api"], resolve_levels({}))
 
 
 class RaisingShard(Shard):
-    """Its name says what is raised when it is opened."""
+    """A shard that raises an error when it is opened; its name determines the error."""
 
     def open(self, *, read_ahead: bool = True) -> NoReturn:
         if self.name.endswith("ours"):
@@ -44,7 +44,7 @@ def shards(*paths: Path) -> Sequence[Shard]:
 
 
 def raising(name: str, folder: Path) -> Sequence[Shard]:
-    """A shard that raises, behind an empty one."""
+    """An empty shard and one that raises an error."""
     (folder / "empty").touch()
     path = str(folder / name)
     return [*shards(folder / "empty"), RaisingShard(name=path, path=path, subset="a")]
@@ -52,7 +52,7 @@ def raising(name: str, folder: Path) -> Sequence[Shard]:
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Path]:
-    """A shard that nobody writes: who reads it waits."""
+    """A shard that is never written, so that its reader waits."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     file = os.open(path, os.O_RDWR)
@@ -60,18 +60,18 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
     os.close(file)
 
 
-def processes(is_meant: Callable[[Path], bool]) -> list[int]:
+def processes(matches: Callable[[Path], bool]) -> list[int]:
     """Other processes, by their folders in /proc."""
     found = []
     for one in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
-            if int(one.name) != os.getpid() and is_meant(one):
+            if int(one.name) != os.getpid() and matches(one):
                 found.append(int(one.name))
     return found
 
 
 def readers_of(path: Path) -> list[int]:
-    """The processes that only read a file: one that we have just forked has it as we have."""
+    """The processes that only read a file; forks of this process can also write it."""
     return processes(
         lambda process: any(
             os.readlink(one) == str(path) and not one.lstat().st_mode & stat.S_IWUSR
@@ -81,13 +81,13 @@ def readers_of(path: Path) -> list[int]:
 
 
 def processes_in(folder: Path) -> list[int]:
-    """The processes whose temporary files go somewhere below a folder."""
-    is_there = f"TMPDIR={folder}{os.sep}".encode()
-    return processes(lambda one: is_there in (one / "environ").read_bytes())
+    """The processes with a temporary folder below a folder."""
+    variable = f"TMPDIR={folder}{os.sep}".encode()
+    return processes(lambda one: variable in (one / "environ").read_bytes())
 
 
 def failure_of(runner: Runner, which: Sequence[Shard]) -> str:
-    """The one line that an examination ends with."""
+    """The error of an examination, which is one line."""
     with pytest.raises(TfodError) as caught:
         list(runner.examine(which, INSTRUCTIONS))
     assert "\n" not in str(caught.value)
@@ -107,8 +107,8 @@ def test_another_error_is_one_line_and_a_log(
     runner: Runner, tmp_path: Path, temporary: Path
 ) -> None:
     line = failure_of(runner, raising("another", tmp_path))
-    what = "ZeroDivisionError: two [while running 'it']"
-    assert line.startswith(f"{runner.name}: {what} (see Beam's log: {temporary}/")
+    error = "ZeroDivisionError: two [while running 'it']"
+    assert line.startswith(f"{runner.name}: {error} (see Beam's log: {temporary}/")
     (log,) = temporary.iterdir()
     assert "Traceback" in log.read_text()
     log.unlink()
@@ -124,12 +124,12 @@ def test_a_dead_worker_is_one_line(runner: Runner, pipe: Path, temporary: Path) 
     line = failure_of(runner, shards(pipe))
     thread.join()
     assert line == f"{runner.name}: a worker died; try fewer workers or more memory"
-    # Its workers are killed by then; the kernel takes a moment to end them.
+    # The workers have been killed; the kernel needs a moment to end them.
     wait_until(lambda: not processes_in(temporary))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_an_end(number: int, pipe: Path, temporary: Path) -> None:
+def test_nothing_remains_after_a_signal(number: int, pipe: Path, temporary: Path) -> None:
     lines = (
         "import signal, sys; from pathlib import Path; from tfod.beam import Runner",
         "from tests.beam.test_runner import INSTRUCTIONS, shards",
@@ -139,20 +139,17 @@ def test_nothing_is_left_of_an_end(number: int, pipe: Path, temporary: Path) -> 
     process = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stderr=subprocess.DEVNULL)
     (reader,) = wait_until(lambda: readers_of(pipe))
     assert reader in processes_in(temporary)
-    os.kill(reader, signal.SIGSTOP)  # it does not even notice that nobody is there any more
+    os.kill(reader, signal.SIGSTOP)  # it cannot react to the end of the pipeline
     process.send_signal(number)
     assert process.wait() != 0
     wait_until(lambda: not processes_in(temporary) and not list(temporary.iterdir()))
 
 
-def test_a_temporary_folder_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/dev/null/x")
-    what = "/dev/null/x: Beam's temporary files cannot be written (Not a directory)"
+    message = "/dev/null/x: Beam's temporary files cannot be written (Not a directory)"
     assert list(DIRECT.examine([], INSTRUCTIONS)) == []
-    assert failure_of(DIRECT, shards(Path("a.record"))).startswith(what)
-
-
-def test_a_result_that_finds_no_room() -> None:
+    assert failure_of(DIRECT, shards(Path("a.record"))).startswith(message)
     with pytest.raises(TfodError, match=r"^/dev/null/x: the result cannot be written \(File"):
         _write((0, []), "/dev/null/x")
 
@@ -172,7 +169,7 @@ def test_a_result_that_finds_no_room() -> None:
         ("direct", ("--temp_location=/dev/null/x",), "--temp_location /dev/null/x: cannot be"),
     ],
 )
-def test_options_that_lead_nowhere(
+def test_invalid_options(
     name: str, arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     port = str(free_port())
@@ -183,12 +180,9 @@ def test_options_that_lead_nowhere(
     assert "\n" not in str(caught.value)
 
 
-def test_what_workers_elsewhere_cannot_see(tmp_path: Path) -> None:
+def test_other_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = [replace(one, name="<stdin>") for one in shards(tmp_path / "copy")]
     assert "<stdin>: is read from a local copy" in failure_of(Runner("flink"), copy)
-
-
-def test_beam_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tfod.beam")
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(TfodError, match="--runner needs Apache Beam; pip install"):

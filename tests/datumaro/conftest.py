@@ -1,9 +1,9 @@
-"""What the tests of the Datumaro plugin share; they run on both lines of Datumaro."""
+"""Datasets, imports and exports of the Datumaro plugin, for Datumaro 0.3 and 1.x."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from datumaro.components.annotation import LabelCategories, PointsCategories  # 
 from datumaro.components.dataset import Dataset  # noqa: E402
 from datumaro.components.errors import DatasetExportError, DatasetImportError  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
+from tfod.detection.detection import Detection  # noqa: E402
+from tfod.sources.reading import read_detections  # noqa: E402
 
 try:
     from datumaro.components.exporter import ExportErrorPolicy
@@ -33,58 +35,53 @@ def labels_of(dataset: Any) -> list[str]:
 
 
 def content(dataset: Any) -> dict[tuple[str, str], dict[str, Any]]:
-    """Everything an item has, as plain values that can be compared."""
+    """All values of each item, as plain values that can be compared."""
     names = labels_of(dataset)
-    found = {}
+    items = {}
     for item in dataset:
         annotations = []
-        for one in item.annotations:
-            kind = one.type.name
-            plain: dict[str, Any] = {"type": kind, "attributes": dict(one.attributes)}
-            plain["label"] = None if one.label is None else names[one.label]
+        for annotation in item.annotations:
+            kind = annotation.type.name
+            plain: dict[str, Any] = {"type": kind, "attributes": dict(annotation.attributes)}
+            plain["label"] = None if annotation.label is None else names[annotation.label]
             if kind == "mask":
-                plain["mask"] = one.image.astype(int).tolist()
+                plain["mask"] = annotation.image.astype(int).tolist()
             elif kind != "label":
-                plain["points"] = list(one.points)
+                plain["points"] = list(annotation.points)
             if kind == "points":
-                plain["visibility"] = [value.value for value in one.visibility]
+                plain["visibility"] = [value.value for value in annotation.visibility]
             annotations.append(plain)
         media = item.media
-        found[item.id, item.subset] = {
+        items[item.id, item.subset] = {
             "annotations": annotations,
             "attributes": dict(item.attributes),
             "image": compat.read_image_bytes(media) if media is not None else None,
             "size": tuple(media.size) if media is not None and media.size else None,
         }
-    return found
+    return items
 
 
 def ids_of(dataset: Any) -> dict[str, int]:
-    """Class ids that the dataset's label map gave, by class name."""
+    """Class ids in the dataset's label map, by class name."""
     labels = dataset.categories()[compat.AnnotationType.label]
-    return dict(
-        zip(
-            (label.name for label in labels),
-            (item.id for item in labels.label_map.items),
-            strict=True,
-        )
-    )
+    ids = (item.id for item in labels.label_map.items)
+    return dict(zip((label.name for label in labels), ids, strict=True))
 
 
 def boxes(dataset: Any, item_id: str | None = None) -> list[tuple[Any, ...]]:
     """All boxes as (class, x1, y1, x2, y2)."""
     names = labels_of(dataset)
     return [
-        (None if one.label is None else names[one.label], *one.points)
+        (None if shape.label is None else names[shape.label], *shape.points)
         for item in dataset
         if item_id is None or item.id == item_id
-        for one in item.annotations
-        if one.type.name == "bbox"
+        for shape in item.annotations
+        if shape.type.name == "bbox"
     ]
 
 
 def dataset_of(*items: Any, names: Any = ("cat", "dog", "кошка"), points: Any = None) -> Dataset:
-    """A dataset with these classes, and the names of the points of some."""
+    """A dataset with these classes, and the names of their points."""
     kinds = compat.AnnotationType
     categories: dict[Any, Any] = {kinds.label: LabelCategories.from_iterable(names)}
     if points:
@@ -93,11 +90,19 @@ def dataset_of(*items: Any, names: Any = ("cat", "dog", "кошка"), points: A
 
 
 def imaged(name: str, *annotations: Any, data: bytes | None, **options: Any) -> Any:
-    """An item of 34 x 21 pixels, those of tests/image_kinds; without data it has no image."""
+    """An item of 34 x 21 pixels, like tests/image_kinds; without data, it has no image."""
     media = None
     if data:
         extension = ".jpg" if data.startswith(b"\xff\xd8") else ".png"
         media = compat.image_from_bytes(lambda *_: data, f"{name}{extension}", (HEIGHT, WIDTH))
+    return compat.DatasetItem(id=name, media=media, annotations=list(annotations), **options)
+
+
+def item(name: str = "a", *annotations: Any, data: bytes | None = None, **options: Any) -> Any:
+    """An item of 200 x 100 pixels; without data, only its size is known."""
+    media = compat.image_without_data(".jpg", (100, 200))
+    if data is not None:
+        media = compat.image_from_bytes(lambda *_: data, f"{name}.jpg", None)
     return compat.DatasetItem(id=name, media=media, annotations=list(annotations), **options)
 
 
@@ -111,19 +116,31 @@ def import_dataset(path: object, name: str = "tf_detection_api", **options: Any)
     return Dataset.import_from(str(path), name, **options)
 
 
+def export(source: Any, folder: Path, **options: Any) -> list[Detection]:
+    """Export a dataset, and read the shards."""
+    source.export(str(folder), "tf_detection_api", **options)
+    return list(read_detections(folder))
+
+
+def export_one(
+    folder: Path, *annotations: Any, data: bytes | None = None, **options: Any
+) -> Detection:
+    """Export an item with these annotations, and read its record."""
+    (detection,) = export(dataset_of(item("a", *annotations, data=data)), folder, **options)
+    return detection
+
+
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
-    """What tfod has logged as warnings."""
-
-    def output() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name.startswith("tfod")]
-
-    yield output
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return the warnings that tfod has logged."""
+    return lambda: [
+        record.getMessage() for record in caplog.records if record.name.startswith("tfod")
+    ]
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., Any]:
-    """Import what lies in the test's folder."""
+    """Import the test's folder, or another one."""
     return lambda path=tmp_path, **options: import_dataset(path, **options)
 
 
@@ -133,25 +150,25 @@ def is_old_line() -> bool:
 
 
 Datum = Callable[..., str]
-"""The fixture ``datum``."""
+"""Type of the fixture ``datum``."""
 
 
 @pytest.fixture
 def datum(tmp_path: Path) -> Datum:
-    """Run ``datum`` in the test's folder, and give what it printed: ``datum("stats", code=1)``."""
+    """Run ``datum`` in the test's folder, and return its output: ``datum("stats", code=1)``."""
     environment = {key: value for key, value in os.environ.items() if key != "TFOD_ACTIVATE"}
 
     def run(arguments: str, *more: str, code: int = 0) -> str:
         command = ["datum", *arguments.split(), *more]
-        found, printed = run_program(command, tmp_path, {**environment, "HOME": str(tmp_path)})
-        assert found == code, printed
-        return printed
+        status, output = run_program(command, tmp_path, {**environment, "HOME": str(tmp_path)})
+        assert status == code, output
+        return output
 
     return run
 
 
 def refusal(do: Callable[..., Any], *arguments: object, **options: Any) -> BaseException:
-    """What an import or an export is refused for."""
+    """The first cause of the error of an import or export."""
     with pytest.raises((DatasetImportError, DatasetExportError, OSError)) as caught:
         do(*arguments, **options)
     error: BaseException = caught.value
@@ -161,7 +178,7 @@ def refusal(do: Callable[..., Any], *arguments: object, **options: Any) -> BaseE
 
 
 class _Tolerant:
-    """Goes on behind what is refused; keeps the item and the reason."""
+    """An error policy that continues after an error, and keeps the item and the reason."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,8 +191,8 @@ class _Tolerant:
 
 
 class TolerantImport(_Tolerant, ImportErrorPolicy):
-    """As somebody imports who wants what is sound."""
+    """The error policy of a user who wants the valid items."""
 
 
 class TolerantExport(_Tolerant, ExportErrorPolicy):
-    """As somebody exports who wants what can be written."""
+    """The error policy of a user who wants the items that can be written."""

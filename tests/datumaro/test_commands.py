@@ -1,4 +1,4 @@
-"""The command lines, as a user types them, on whichever line of Datumaro is installed."""
+"""Command lines of Datumaro 0.3 and 1.x, as a user types them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tfod.datumaro.commands import without_project
 
 from tests.datumaro.conftest import Datum, content, import_dataset, is_old_line
 from tests.records import image, objects
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "shapes_voc"
-COCO = Path(__file__).parents[2] / "examples" / "shapes_coco"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+VOC = EXAMPLES / "shapes_voc"
 
 
 def test_export_as_it_is_typed(tmp_path: Path, datum: Datum) -> None:
     """``datum export -f tf_detection_api -p PROJECT -o DIR -- --save-images``."""
     if is_old_line():
         datum("create -o project")
-        datum(f"import -p project -f voc {EXAMPLE}")
+        datum(f"import -p project -f voc {VOC}")
     else:
-        shutil.copytree(EXAMPLE, tmp_path / "project")
+        shutil.copytree(VOC, tmp_path / "project")
     datum("export -f tf_detection_api -p project -o out -- --save-images")
-    assert sorted(os.listdir(tmp_path / "out")) == [
-        "label_map.pbtxt",
-        "train.tfrecord",
-        "val.tfrecord",
-    ]
+    files = ["label_map.pbtxt", "train.tfrecord", "val.tfrecord"]
+    assert sorted(os.listdir(tmp_path / "out")) == files
     found = content(import_dataset(tmp_path / "out"))
     assert len(found) == 12 and all(one["image"] for one in found.values())
-    image_file = next((EXAMPLE / "JPEGImages").glob("shapes_01.*"))
+    image_file = next((VOC / "JPEGImages").glob("shapes_01.*"))
     assert found["shapes_01", "train"]["image"] == image_file.read_bytes()
 
 
-def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path, datum: Datum) -> None:
-    """As it is typed there, on a folder where the 0.3 line wants a project; with --save-masks."""
-    datum(f"convert -i {COCO} -if coco -o proj -f datumaro -- --save-media")
+def test_the_recipe_of_masks_on_the_page_of_cvat(tmp_path: Path, datum: Datum) -> None:
+    """A folder instead of the project that Datumaro 0.3 wants; with --save-masks."""
+    datum(f"convert -i {EXAMPLES}/shapes_coco -if coco -o proj -f datumaro -- --save-media")
     datum("transform -t polygons_to_masks -p proj -o ptm")
     datum("transform -t boxes_to_masks -p ptm -o btm")
     output = datum("export -f tf_detection_api -p btm -o boxes -- --save-images")
@@ -61,7 +59,7 @@ def test_the_recipe_of_masks_on_cvat_s_page(tmp_path: Path, datum: Datum) -> Non
 
 def test_convert_there_and_back(tmp_path: Path, datum: Datum) -> None:
     options = "--save-media --num-shards 2"
-    datum(f"convert -i {EXAMPLE} -if voc -o out -f tf_detection_api -- {options}")
+    datum(f"convert -i {VOC} -if voc -o out -f tf_detection_api -- {options}")
     assert (tmp_path / "out" / "train-00001-of-00002.tfrecord").is_file()
     datum("convert -i out -if tf_detection_api -o coco -f coco_instances -- --save-media")
     assert (tmp_path / "coco" / "annotations" / "instances_train.json").is_file()
@@ -73,16 +71,13 @@ def test_convert_there_and_back(tmp_path: Path, datum: Datum) -> None:
         (lambda data: b"", "empty"),
         (lambda data: data[:-500], "cut short"),
         (lambda data: b"\0\0\0\x18ftypheic" + bytes(99), "HEIC"),
-        (
-            lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0",
-            "Git LFS pointer",
-        ),
+        (lambda data: b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer"),
     ],
 )
-def test_a_broken_image_is_named(
+def test_a_damaged_image_is_named(
     tmp_path: Path, datum: Datum, broken: Callable[[bytes], bytes], state: str
 ) -> None:
-    shutil.copytree(EXAMPLE, tmp_path / "voc")
+    shutil.copytree(VOC, tmp_path / "voc")
     photo = tmp_path / "voc" / "JPEGImages" / "shapes_04.jpg"
     photo.write_bytes(broken(photo.read_bytes()))
     output = datum("convert -i voc -if voc -f tf_detection_api -o o -- --save-media", code=1)
@@ -109,8 +104,8 @@ ERRORS: dict[str, tuple[Any, str, Sequence[str]]] = {
     "a damaged shard": (damage, "voc", ["s.tfrecord, record 1, byte ", "the file ends inside"]),
     "an inverted box": (objects([[0.5, 0, 0.1, 1]], ["x"], [1]), "voc",
                         ["record 0, byte 0: image/object/bbox box 0 is inverted"]),
-    "nothing there": (lambda folder: (folder / "s.tfrecord").unlink(), "voc",
-                      ["no shard in this folder"]),
+    "an empty folder": (lambda folder: (folder / "s.tfrecord").unlink(), "voc",
+                        ["no shard in this folder"]),
     "no label map": (lambda folder: (folder / "label_map.pbtxt").write_text("<html></html>"),
                      "voc", ["is not a label map but an HTML page"]),
     "two options": ({}, "tf_detection_api -- --num-shards 2 --shard-size 1MB",
@@ -121,12 +116,12 @@ ERRORS: dict[str, tuple[Any, str, Sequence[str]]] = {
                 "tf_detection_api -- --save-masks",
                 ["a mask cannot be decoded", "s.tfrecord, byte "]),
 }  # fmt: skip
-"""Features of the first record, or what is done to its folder; -f; words of the line."""
+"""Features of the first record, or a change of its folder; -f; words of the line."""
 
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_an_error_is_one_line(make_shard, tmp_path: Path, datum: Datum, kind: str) -> None:
-    """It says what, where and what to do; exit code 1; no traceback."""
+    """With the location and the reason; the exit code is 1."""
     odd, target, words = ERRORS[kind]
     make_shard("s", image("a.jpg") | ({} if callable(odd) else odd), image("b.jpg"))
     if callable(odd):
@@ -138,18 +133,20 @@ def test_an_error_is_one_line(make_shard, tmp_path: Path, datum: Datum, kind: st
     assert all(one in lines[0] for one in words)
 
 
-@pytest.mark.parametrize("options", ["--num-shards 0", "--shard-size 0.0001"])
-def test_options_out_of_range_are_refused_by_the_parser(datum: Datum, options: str) -> None:
-    output = datum(f"convert -f tf_detection_api -- {options}", code=2)
-    assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
+def test_the_parser_checks_options_and_lists_formats(datum: Datum) -> None:
+    for options in ("--num-shards 0", "--shard-size 0.0001"):
+        output = datum(f"convert -f tf_detection_api -- {options}", code=2)
+        assert output.splitlines()[-1].startswith("tf_detection_api: error: argument --")
+    output = datum("convert -h")
+    assert output.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in output
 
 
-@pytest.mark.skipif(is_old_line(), reason="the 0.3 line has its own export command")
+@pytest.mark.skipif(is_old_line(), reason="Datumaro 0.3 has its own export command")
 class TestExportCommand:
-    """What ``datum export`` says on Datumaro 1.x, where it is ours."""
+    """The command ``datum export`` of tfod on Datumaro 1.x."""
 
     @pytest.mark.parametrize(
-        ("arguments", "what"),
+        ("arguments", "message"),
         [
             ("-f nope", "'nope' is not found"),
             ("-f coco -p missing", "missing: no such folder"),
@@ -159,28 +156,45 @@ class TestExportCommand:
             ("-f coco -e /item[", "is not an XPath expression"),
         ],
     )
-    def test_errors(self, tmp_path: Path, datum: Datum, arguments: str, what: str) -> None:
+    def test_errors(self, tmp_path: Path, datum: Datum, arguments: str, message: str) -> None:
         (tmp_path / "empty").mkdir()
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "file").touch()
         output = datum(f"export {arguments}", code=1)
-        assert what in output and "Traceback" not in output
+        assert message in output and "Traceback" not in output
 
     def test_one_shard(self, make_shard, tmp_path: Path, datum: Datum) -> None:
         shard = make_shard("s", image() | objects([[0, 0, 1, 1]], ["x"], [1]))
         datum(f"export -f coco -p {shard} -o o")
         assert (tmp_path / "o" / "annotations").is_dir()
 
-    def test_help_current_folder_filter_and_default_target(
-        self, tmp_path: Path, datum: Datum
-    ) -> None:
+    def test_help_and_defaults(self, tmp_path: Path, datum: Datum) -> None:
         assert "--overwrite" in datum("export -h")
-        shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+        shutil.copytree(VOC, tmp_path, dirs_exist_ok=True)
         datum("export -f tf_detection_api -if voc -e /item[subset='val']")
         (made,) = tmp_path.glob("export-tf_detection_api*")
         assert {item.subset for item in import_dataset(made)} == {"val"}
 
 
-def test_formats_are_listed(datum: Datum) -> None:
-    output = datum("convert -h")
-    assert output.count("tf_detection_api") >= 2 and "roboflow_tfrecord" in output
+@pytest.mark.parametrize(
+    ("typed", "has_export", "expected"),
+    [
+        ("transform -t a -p x -o y", True, "transform -t a -o y x"),
+        ("transform --project x -t a -o y -- -e b", False, "transform -t a -o y x -- -e b"),
+        ("transform -t a -o y -- -p x", True, "transform -t a -o y -- -p x"),
+        ("transform x -t a", True, "transform x -t a"),
+        ("transform -t a -p", True, "transform -t a -p"),
+        ("transform -t a -p project", False, "transform -t a -p project"),
+        ("export -f a -p x -o y -- -b", True, "export -f a -p x -o y -- -b"),
+        ("export -f a -p x -o y -- -b", False, "convert -f a -i x -o y -- -b"),
+        ("export -f a -p project", False, "export -f a -p project"),
+        ("stats -p x", True, "stats -p x"),
+        ("", True, ""),
+    ],
+)
+def test_a_folder_instead_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, has_export: bool, expected: str
+) -> None:
+    (tmp_path / "project" / ".datumaro").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert without_project(typed.split(), has_export=has_export) == expected.split()

@@ -1,4 +1,4 @@
-"""``tf_detection_api`` with ``--profile``: shards of any keys."""
+"""``tf_detection_api`` with ``--profile``: shards with other keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def profile(tmp_path: Path) -> str:
     return str(tmp_path / "mine.yaml")
 
 
-def test_keys_of_ones_own(make_shard, load, profile) -> None:
+def test_other_keys(make_shard, load, profile) -> None:
     make_shard("train", own())
     found = load(profile=profile)
     assert boxes(found) == [
@@ -57,7 +57,7 @@ def test_keys_of_ones_own(make_shard, load, profile) -> None:
     assert compat.read_image_bytes(one.media) == PNG and one.attributes == {}
 
 
-def test_a_name_of_ours(make_shard, tmp_path, load) -> None:
+def test_a_profile_of_tfod(make_shard, tmp_path, load) -> None:
     record = {"image": PNG, "path": "a.png", "area": 1.0, "bbox": [0.0, 0.0, 2.0, 2.0]}
     number = {"category_id": 3, "id": 1, "image_id": 2}
     make_shard("train", record | number, record | number | {"id": 5})
@@ -71,35 +71,18 @@ def test_the_usual_keys_by_a_profile(make_shard, load) -> None:
     assert content(load(profile="tf_detection_api")) == content(load())
 
 
-@pytest.mark.parametrize(
-    ("name", "output"),
-    [
-        ("nix", "nix: there is no such profile; pass cvat, tf_detection_api"),
-        ("nix.yaml", "nix.yaml: No such file or directory"),
-        ("{folder}/bad.yaml", "bad.yaml: 'features' is a required property"),
-    ],
-)
-def test_what_is_no_profile(make_shard, load, tmp_path, name, output) -> None:
-    make_shard("train", own())
+def test_errors(make_shard, load, tmp_path, profile) -> None:
     (tmp_path / "bad.yaml").write_text("x: 1")
-    error = str(refusal(load, profile=name.format(folder=tmp_path)))
-    assert output in error
-
-
-def test_records_without_its_keys(make_shard, load, profile) -> None:
-    make_shard("train", {"x": 1})
-    error = str(refusal(load, profile=profile))
-    assert (
-        "is not a shard of this profile: its first record has the keys x, but none of bottom,"
-        in error
-    )
-
-
-def test_a_value_that_does_not_fit(make_shard, load, profile) -> None:
     make_shard("train", own(), own(what=["cat"]))
-    error = str(refusal(load, profile=profile))
-    assert "train.tfrecord, record 1, byte " in error
-    assert ": what holds 1 values for 2 boxes" in error
+    make_shard("train", {"x": 1}, folder=tmp_path / "x")
+    for path, name, message in (
+        (tmp_path, "nix", "nix: there is no such profile; pass cvat, tf_detection_api"),
+        (tmp_path, "nix.yaml", "nix.yaml: No such file or directory"),
+        (tmp_path, str(tmp_path / "bad.yaml"), "bad.yaml: 'features' is a required property"),
+        (tmp_path / "x", profile, "its first record has the keys x, but none of bottom,"),
+        (tmp_path / "train.tfrecord", profile, ": what holds 1 values for 2 boxes"),
+    ):
+        assert message in str(refusal(load, path, profile=name))
 
 
 def test_on_the_command_line(make_shard, tmp_path, profile, datum: Datum) -> None:

@@ -1,6 +1,6 @@
-"""One verdict: ``tfod check --for datumaro`` is valid if and only if the import refuses nothing.
+"""``tfod check --for datumaro`` is valid if and only if the import has no error.
 
-What the import refuses is an error for any receiver, too.
+Errors of the import are errors for any receiver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tfod.tfrecord.record_index import close_files
 from tests.changed_records import SOUND, changed_shards, sound_record
 from tests.commands import Run
 from tests.conftest import examples
-from tests.files import write_files
+from tests.files import write_file, write_files
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of
@@ -39,14 +39,14 @@ OWN_FORMATS = {
     "image_label": ["tf_image_classification"],
     "slim_classification": [],
 }
-"""Profiles of other keys than the OD API's, and the formats that read them next to
-tf_detection_api, which reads them with the profile."""
+"""Profiles without the OD API's keys, which tf_detection_api reads with the profile, and the
+formats that read them, too."""
 VARIANTS = ("image_classification", "image_label")
-"""Profiles whose keys follow the records; tf_detection_api has those of the profile's file."""
+"""Profiles whose keys follow the records; tf_detection_api has the keys of the profile's file."""
 
 
 def refusals(path: Path, profile: str) -> list[str]:
-    """What the import says, in each way to read shards of a profile; nothing where it takes it."""
+    """The errors of the import, for each way to read shards of a profile."""
     options = {"profile": profile} if profile in OWN_FORMATS else {}
     output = [] if profile in VARIANTS else [_refusal(path, "tf_detection_api", options)]
     return output + [_refusal(path, name, {}) for name in OWN_FORMATS.get(profile, ())]
@@ -58,12 +58,12 @@ def _refusal(path: Path, name: str, options: Mapping[str, str]) -> str:
     except DatasetImportError as error:
         return str(error.__cause__ or error)
     finally:
-        close_files()  # of thousands of shards some hundred would stay open
+        close_files()  # some of the thousands of shards would stay open
     return ""
 
 
 def assert_one_verdict(path: Path) -> bool:
-    """See that the verdict is what the import does; return whether it is valid."""
+    """Compare the verdict with the import; return whether both are valid."""
     try:
         report = check_sources([str(path)], Options(receiver=DATUMARO))
     except TfodError as error:
@@ -96,7 +96,7 @@ def test_real_shards(corpus: Path) -> None:
 @examples(25)
 @given(data=st.data())
 def test_changed_records(name: str, data: st.DataObject) -> None:
-    """Those that fuzzing starts from are valid, or it would see nothing."""
+    """Fuzzing begins with valid shards."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.tfrecord")
         path.write_bytes(shard(sound_record(name)))
@@ -118,7 +118,7 @@ def without(record: Mapping[str, Any], *absent: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("record", "is_valid"),
     [
-        # What is left out or read as it is.
+        # Values that the import skips or reads unchanged.
         ({**TWO, "image/object/difficult": [1]}, True),
         ({**TWO, "image/object/view": ["left"]}, True),
         ({**TWO, "image/object/weight": [1.0, 1.0, 1.0]}, True),
@@ -162,6 +162,7 @@ FULL = shard(sound_record("annotations"))
 NOTHING = gzip.compress(b"")
 
 
+@pytest.mark.parametrize("is_zip", [False, True])
 @pytest.mark.parametrize(
     ("files", "is_valid"),
     [
@@ -177,14 +178,10 @@ NOTHING = gzip.compress(b"")
     ],
     ids=lambda value: "+".join(value) if isinstance(value, dict) else None,
 )
-@pytest.mark.parametrize("is_zip", [False, True])
-def test_sets_of_shards(
-    files: dict[str, bytes], is_valid: bool, is_zip: bool, tmp_path: Path
-) -> None:
+def test_sets_of_shards(files: Any, is_valid: bool, is_zip: bool, tmp_path: Path) -> None:
     path = write_files(tmp_path / "set", files)
     if is_zip:
-        path = tmp_path / "set.zip"
-        path.write_bytes(real_zip(files.items()))
+        path = write_file(tmp_path / "set.zip", real_zip(files.items()))
     assert assert_one_verdict(path) is is_valid
 
 
@@ -195,7 +192,7 @@ def test_sets_of_shards(
 )
 @pytest.mark.parametrize("name", ["a.tfrecord", "images/a.png"])
 def test_flaws_in_zips(name: str, flaw: dict[str, Any], is_read: bool, tmp_path: Path) -> None:
-    """A flaw of another file, or of a checksum behind whole records, stops no import."""
+    """Other files with a flaw, and a wrong checksum after whole records, stop no import."""
     files = {"a.tfrecord": FULL, "images/a.png": b"x" * 50}
     items = [Item(one, data, **(flaw if one == name else {})) for one, data in files.items()]
     (tmp_path / "a.zip").write_bytes(forge(*items))

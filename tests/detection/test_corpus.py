@@ -24,7 +24,7 @@ SHARDS = sorted(
     for pattern in ("**/*.record", "**/*.tfrecord")
     for path in CORPUS.glob(pattern)
 )
-# Tables and labels that are not detections; tests/datumaro/test_corpus.py imports them.
+# Tables and labels that are not detections; tests/datumaro/test_round_trips.py imports them.
 OTHER = ("titanic-table/test.tfrecord", "viewer-sample/sample_record.record")
 DETECTION = [name for name in SHARDS if name not in OTHER]
 SIDES = ("xmin", "ymin", "xmax", "ymax")

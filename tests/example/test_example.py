@@ -1,4 +1,4 @@
-"""The Example codec: round trips, and every spelling that protobuf allows."""
+"""The Example codec: round trips, and every encoding that protobuf allows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def example_of(key: str, feature: bytes) -> Example:
     st.dictionaries(keys, floats, max_size=6),
     st.dictionaries(keys, byte_lists, max_size=6),
 )
-def test_values_come_back_in_their_order(
+def test_round_trip(
     ints: dict[str, list[int]], numbers: dict[str, list[float]], texts: dict[str, list[bytes]]
 ) -> None:
     features = {f"i{key}": int64_feature(one) for key, one in ints.items()}
@@ -61,64 +61,53 @@ def test_values_come_back_in_their_order(
         assert example.floats(f"f{key}").tobytes() == np.array(one, "<f4").tobytes()
 
 
-def test_unpacked_numbers_are_read() -> None:
+def part(key: bytes, *values: int) -> bytes:
+    """An Example of one feature."""
+    feature = field(3, field(1, b"".join(map(varint, values))))
+    return field(1, field(1, field(1, key) + field(2, feature)))
+
+
+def test_other_encodings_of_numbers_and_entries() -> None:
     unpacked = b"".join(varint(1 << 3 | 0) + varint(n & (2**64 - 1)) for n in (5, -1, 300))
     assert example_of("k", field(3, unpacked)).ints("k") == [5, -1, 300]
     singles = b"".join(varint(1 << 3 | 5) + np.float32(n).tobytes() for n in (0.5, 2))
     assert example_of("k", field(2, singles)).floats("k").tolist() == [0.5, 2]
-
-
-def test_value_before_key_and_unknown_fields() -> None:
+    # The value before the key, and unknown fields.
     entry = varint(7 << 3) + b"\1" + field(2, field(3, field(1, b"\7"))) + field(1, b"k")
     data = field(9, b"unknown") + field(1, field(5, b"?") + field(1, entry))
     assert Example.from_bytes(data).ints("k") == [7]
+    assert Example.from_bytes(part(b"k" * 300, 1)).ints("k" * 300) == [1]
+    assert list(Example.from_bytes(field(1, field(1, b"")))) == [""]
 
 
-def test_a_sequence_example_is_called_so() -> None:
-    with pytest.raises(RecordError, match="feature lists of a SequenceExample"):
-        Example.from_bytes(encode({"image/height": 1}) + field(2, b""))
-
-
-def test_features_in_two_parts_are_merged_and_the_last_of_a_key_counts() -> None:
-    def part(key: bytes, value: int) -> bytes:
-        feature = field(3, field(1, varint(value)))
-        return field(1, field(1, field(1, key) + field(2, feature)))
-
+def test_repeated_fields() -> None:
+    """Features are merged, and the last value of a key counts; so does the last kind of a list."""
     example = Example.from_bytes(part(b"a", 1) + part(b"b", 2) + part(b"a", 3))
     assert (example.ints("a"), example.ints("b")) == ([3], [2])
-
-
-def test_of_two_lists_in_a_feature_the_last_kind_counts_and_equal_kinds_merge() -> None:
     ints, more = field(3, field(1, b"\1\2")), field(3, field(1, b"\3"))
     text = field(1, field(1, b"x"))
     assert example_of("k", text + ints + more).ints("k") == [1, 2, 3]
     assert example_of("k", ints + text).byte_strings("k") == [b"x"]
 
 
-def test_long_keys_empty_entries_and_features_without_a_list() -> None:
-    long = "k" * 300
-    assert example_of(long, field(3, field(1, b"\1"))).ints(long) == [1]
-    assert list(Example.from_bytes(field(1, field(1, b"")))) == [""]
-    assert example_of("k", b"").kind("k") is None
-    assert example_of("k", b"").ints("k") == []
+def test_features_without_a_list() -> None:
+    example = example_of("k", b"")
+    assert (example.kind("k"), example.ints("k")) == (None, [])
     empty = Example.from_bytes(b"")
-    assert (len(empty), empty.ints("k"), empty.byte_strings("k"), empty.kind("k")) == (
-        0,
-        [],
-        [],
-        None,
-    )
+    values = len(empty), empty.ints("k"), empty.byte_strings("k"), empty.kind("k")
+    assert values == (0, [], [], None)
 
 
-def test_wrong_kind_names_key_and_both_kinds() -> None:
+def test_errors() -> None:
+    with pytest.raises(RecordError, match="feature lists of a SequenceExample"):
+        Example.from_bytes(encode({"image/height": 1}) + field(2, b""))
     example = Example.from_bytes(encode({"image/height": 1.5}), "x.record")
     assert example.kind("image/height") is Kind.FLOAT
-    with pytest.raises(RecordError) as caught:
+    place = "^x.record, record 0, byte 0: image/height is float_list, expected int64_list;"
+    with pytest.raises(RecordError, match=place):
         example.ints("image/height")
-    assert str(caught.value) == (
-        "x.record, record 0, byte 0: image/height is float_list, expected int64_list; "
-        "write the shard again with the right type"
-    )
+    with pytest.raises(OverflowError):
+        int64_feature([2**63])
 
 
 @examples(500)
@@ -140,8 +129,3 @@ def test_every_truncation_of_an_example_is_refused_or_read() -> None:
         except RecordError:
             continue
         assert len(example) == 0 and length == 0
-
-
-def test_numbers_out_of_range() -> None:
-    with pytest.raises(OverflowError):
-        int64_feature([2**63])

@@ -1,1 +1,1 @@
-"""Shards of ours in the code that reads them elsewhere: ``make test-receivers``."""
+"""Our shards in the code of the receivers: ``make test-receivers``."""

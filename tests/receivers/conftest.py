@@ -1,4 +1,4 @@
-"""The receivers' packages are in .venv-receivers alone."""
+"""The packages of the receivers are only in .venv-receivers."""
 
 from __future__ import annotations
 

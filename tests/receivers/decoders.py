@@ -1,4 +1,4 @@
-"""The receivers' own decoders: a record in, what they train on out."""
+"""The decoders of the receivers: from a record to tensors for training."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a receiver reads in a record.
+    """The values that a receiver reads from a record.
 
     Attributes:
         image: RGB, ``(height, width, 3)``.
         boxes: ``(n, 4)``, normalized ``xmin, ymin, xmax, ymax``.
         classes: ids, ``(n,)``.
-        masks: ``(n, height, width)``; None where none were asked for.
-        source_id: text, or the number that the receiver made of it.
-        keypoints: ``(n, points, 2)``, normalized x and y, NaN where a point is not labelled; None
-            where none were asked for.
+        masks: ``(n, height, width)``, or None if the decoder does not read masks.
+        source_id: text, or the receiver's number for it.
+        keypoints: ``(n, points, 2)``, normalized x and y, NaN for points that are not labelled, or
+            None if the decoder does not read keypoints.
     """
 
     image: np.ndarray
@@ -40,12 +40,12 @@ class Decoded:
 
 
 def _by_parsers(decoder: Any, to_train: Any, to_evaluate: Any) -> Callable[[bytes], Decoded]:
-    """Read by a decoder of TF-Vision, and by what makes of that what is trained and evaluated."""
+    """Read with a decoder of TF-Vision and the functions that prepare training and evaluation."""
 
     @tf.function(input_signature=[tf.TensorSpec((), tf.string)])
     def decode(payload: Any) -> Any:
         found = decoder.decode(payload)
-        # What is not given back is not computed.
+        # All are returned, since TensorFlow does not compute tensors that are not.
         return found, to_train(found), to_evaluate(found)
 
     def read(payload: bytes) -> Decoded:
@@ -64,7 +64,7 @@ def _by_parsers(decoder: Any, to_train: Any, to_evaluate: Any) -> Callable[[byte
 
 @cache
 def tf_vision(masks: bool = False) -> Callable[[bytes], Decoded]:
-    """TF-Vision: its decoder, and what its RetinaNet makes of that to train and to evaluate.
+    """TF-Vision: its decoder, and the parser of its RetinaNet for training and evaluation.
 
     official/vision/dataloaders: tf_example_decoder.py, TfExampleDecoder.decode; retinanet_input.py,
     Parser; utils.py, process_source_id.
@@ -83,7 +83,7 @@ def od_api(
 ) -> Callable[[bytes], Decoded]:
     """The OD API's trainer: object_detection/data_decoders/tf_example_decoder.py.
 
-    Points by their places, or by the names that the label map has for them.
+    Points are identified by their index, or by their names in the label map.
     """
     from tf_slim.data import tfexample_decoder
 
@@ -110,7 +110,7 @@ def od_api(
             found["groundtruth_boxes"][:, [1, 0, 3, 2]],
             found["groundtruth_classes"],
             found.get("groundtruth_instance_masks"),
-            found["source_id"].decode(errors="replace"),  # the decoder itself takes any bytes
+            found["source_id"].decode(errors="replace"),  # the decoder reads any bytes
             found["groundtruth_keypoints"][..., ::-1] if keypoints else None,
         )
 
@@ -133,8 +133,8 @@ def model_maker() -> Callable[[bytes], Decoded]:
 def model_maker_module(name: str) -> ModuleType:
     """A module of MediaPipe Model Maker's ``object_detector``.
 
-    The package's own ``__init__`` modules import everything that it has, texts and gestures too,
-    with what those need (tensorflow-text, mediapipe): they are passed over, the module is whole.
+    The ``__init__`` modules of the package import all its tasks, also texts and gestures, and their
+    dependencies (tensorflow-text, mediapipe). Empty modules replace them.
     """
     package = "mediapipe_model_maker.python.vision.object_detector"
     if package not in sys.modules:
@@ -142,7 +142,6 @@ def model_maker_module(name: str) -> ModuleType:
         assert spec is not None and spec.origin is not None
         for one in ("mediapipe_model_maker", package):
             sys.modules[one] = ModuleType(one)
-            sys.modules[one].__path__ = [
-                str(Path(spec.origin).parents[1].joinpath(*one.split(".")))
-            ]
+            folder = Path(spec.origin).parents[1].joinpath(*one.split("."))
+            sys.modules[one].__path__ = [str(folder)]
     return importlib.import_module(f"{package}.{name}")

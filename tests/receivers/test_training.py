@@ -1,4 +1,4 @@
-"""A short training on shards of ours: the loss falls, and the evaluation finds the objects."""
+"""A short training on our shards: the loss falls, and the evaluation finds the objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def drawn(random: np.random.Generator, number: int) -> tfod.Detection:
-    """An image of the left half with an object, or of both."""
+    """An image with an object in the left half, or in both halves."""
     image = Image.fromarray(random.integers(90, 130, (SIDE, SIDE, 3), np.uint8))
     boxes, labels = [], []
     for half in range(1 + number % 2):

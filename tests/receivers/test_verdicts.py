@@ -1,7 +1,7 @@
-"""One verdict: what ``tfod check --for R`` calls valid, R's own code reads, to the same boxes and
-class ids; what R stops at is an error.
+"""Records that are valid for ``tfod check --for R`` are read by R's code, to the same boxes and
+class ids; a record at which R stops has an error.
 
-What is an error for another reason is in a table.
+A table lists errors with other reasons.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.receivers.decoders import Decoded, model_maker, od_api, tf_vision
 from tests.training.tensorflow.test_check_agrees import payloads_of_mutants
 
 _BOXES = "the loss becomes NaN, or the box trains as nothing or as another"
-_IDS = "the object trains as the background, or as no class that there is"
-_LISTS = "the lists are padded or cut: objects get what belongs to another one, or nothing"
-_MASKS = "only a receiver that is asked for masks or keypoints looks"
-_IMPORT = "boxes and classes are fine; who needs this feature, our import too, stops"
+_IDS = "the object trains as the background, or as a class that does not exist"
+_LISTS = "the lists are padded or cut: objects get values of another object, or none"
+_MASKS = "only receivers that read masks or keypoints look"
+_IMPORT = "boxes and classes are valid; receivers that need this feature stop, as our import does"
 _EMPTY = f"a list without values has no dtype; {_MASKS}"
 _EVERYWHERE: Mapping[str, str] = {
     **dict.fromkeys(("BOX002", "BOX003", "BOX005", "BOX006", "IMG007"), _BOXES),
@@ -42,7 +42,7 @@ _EVERYWHERE: Mapping[str, str] = {
 }
 _IDS_ALONE: Mapping[str, str] = {
     **_EVERYWHERE,
-    **dict.fromkeys(("LAB008", "LAB017"), "the id trains, which is another class than the text"),
+    **dict.fromkeys(("LAB008", "LAB017"), "the id trains, but the text is a different class"),
     **dict.fromkeys(("EXA004", "EXA005"), _EMPTY),
 }
 TAKEN: Mapping[str, Mapping[str, str]] = {
@@ -55,7 +55,7 @@ TAKEN: Mapping[str, Mapping[str, str]] = {
     "tf-vision": {**_IDS_ALONE, "BOX019": _MASKS},
     "model-maker": _IDS_ALONE,
 }
-"""Errors in records that a receiver's code reads all the same, and why they are errors."""
+"""Errors in records that a receiver's code reads, and why they are errors."""
 READ: Mapping[str, Callable[[str], Callable[[bytes], Decoded]]] = {
     "od-api": od_api,
     "tf-vision": lambda _: tf_vision(),
@@ -65,38 +65,22 @@ READ: Mapping[str, Callable[[str], Callable[[bytes], Decoded]]] = {
 
 @pytest.fixture(scope="module")
 def payloads(mutants: Path) -> list[bytes]:
-    """All records of all mutants, and sound ones of every kind."""
+    """All records of all mutants, and valid ones of every kind."""
     changed = payloads_of_mutants(mutants)
     assert len(changed) > 200
-    sound = [sound_record(name) for name, one in SOUND.items() if "image/encoded" in one]
-    return [*changed, *sound]
+    valid = [sound_record(name) for name, one in SOUND.items() if "image/encoded" in one]
+    return [*changed, *valid]
 
 
-_RECEIVERS = pytest.mark.parametrize(
-    "receiver", [OD_API, TF_VISION, MODEL_MAKER], ids=lambda one: one.name
-)
-
-
-@_RECEIVERS
-def test_valid_is_what_is_read(
-    receiver: Receiver, payloads: Sequence[bytes], tmp_path: Path
+@pytest.mark.parametrize("max_alike", [2, pytest.param(1 << 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("receiver", [OD_API, TF_VISION, MODEL_MAKER], ids=lambda one: one.name)
+def test_valid_records_are_read(
+    receiver: Receiver, payloads: Sequence[bytes], tmp_path: Path, max_alike: int
 ) -> None:
-    """All that is valid, and some of the records that have the same errors."""
-    see_that_valid_is_what_is_read(receiver, payloads, tmp_path, most_alike=2)
-
-
-@pytest.mark.slow
-@_RECEIVERS
-def test_every_record(receiver: Receiver, payloads: Sequence[bytes], tmp_path: Path) -> None:
-    see_that_valid_is_what_is_read(receiver, payloads, tmp_path, most_alike=len(payloads))
-
-
-def see_that_valid_is_what_is_read(
-    receiver: Receiver, payloads: Sequence[bytes], tmp_path: Path, most_alike: int
-) -> None:
+    """All valid records, and at most ``max_alike`` of the records with the same errors."""
     label_map = tmp_path / "label_map.pbtxt"
     label_map.write_bytes(LABEL_MAP)
-    # One to a shard: of some problems only the first is reported.
+    # A shard for each record: some problems are reported only once per shard.
     paths = [tmp_path / f"{number}.tfrecord" for number in range(len(payloads))]
     for path, payload in zip(paths, payloads, strict=True):
         path.write_bytes(shard(payload))
@@ -108,7 +92,7 @@ def see_that_valid_is_what_is_read(
     for path, payload in zip(paths, payloads, strict=True):
         same = frozenset(errors[str(path)])
         alike[same] += 1
-        if same and alike[same] > most_alike:
+        if same and alike[same] > max_alike:
             continue
         try:
             decoded = read(payload)
@@ -129,7 +113,7 @@ def errors_of(paths: Sequence[Path], receiver: Receiver) -> Mapping[str, set[str
     options = Options(
         profile=READY[receiver.profile or ""],
         receiver=receiver,
-        severities={"IMG011": OFF},  # each shard is a subset here
+        severities={"IMG011": OFF},  # each shard is a subset
         decode=parse_max_decoded("all"),
         max_findings=100_000,
     )
@@ -141,7 +125,7 @@ def errors_of(paths: Sequence[Path], receiver: Receiver) -> Mapping[str, set[str
 
 
 def assert_equal(path: Path, decoded: Decoded, *, has_texts: bool) -> None:
-    """See that our reader has read the boxes and classes that theirs has."""
+    """Compare boxes and classes with the receiver's."""
     (ours,) = tfod.read_detections(path)
     np.testing.assert_array_equal(ours.boxes, decoded.boxes)
     ids = list(ours.class_label or ())

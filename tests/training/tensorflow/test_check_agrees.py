@@ -1,10 +1,9 @@
-"""The checker against TensorFlow: a record parses for us exactly when ``tf.io.parse_example`` does.
+"""The checker against TensorFlow: a record is valid exactly if ``tf.io.parse_example`` parses it.
 
-A record holds what protobuf says, and TensorFlow's parser is not protobuf. There are four
-differences, each with a rule: a SequenceExample parses as an Example without features (EXA002); of
-a key that comes more than once an empty feature hides none before it (EXA007); what the two read
-otherwise is EXA012, whether TensorFlow stops at it or not; what protobuf refuses is EXA001, though
-TensorFlow cuts what is too long. What a profile demands beyond TensorFlow is left out.
+TensorFlow's parser differs from protobuf's. Each difference has a rule: a SequenceExample parses as
+an Example without features (EXA002); if a key is repeated, an empty feature does not hide the one
+before it (EXA007); EXA012 is a record that the two read differently. EXA001 is a record that
+protobuf refuses, though TensorFlow cuts lengths that are too large.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,12 @@ from tests.mutants import sound
 from tests.mutants.sound import entry, field
 
 REFUSALS = frozenset(("EXA001", "EXA003", "EXA004", "EXA005"))
-"""Rules that say that TensorFlow does not parse the record."""
+"""Rules for records that TensorFlow does not parse."""
 DELIBERATE = frozenset(("EXA002", "EXA007", "EXA012"))
 
 
 def parses(payloads: Sequence[bytes], description: Mapping[str, Any]) -> bool:
-    """TensorFlow's verdict. It may trip over the records' bytes in its own message."""
+    """TensorFlow's verdict; its message may not be able to quote the bytes of a record."""
     try:
         tf.io.parse_example(payloads, description)
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
@@ -75,8 +75,8 @@ def fired(payloads: Sequence[bytes], profile: Profile) -> list[set[str]]:
     return found
 
 
-def as_tensorflow_has_it(profile: Profile) -> Profile:
-    """The profile without what it demands beyond TensorFlow."""
+def without_mandatory(profile: Profile) -> Profile:
+    """The profile without keys that are mandatory only for the trainer."""
     features = {
         key: dataclasses.replace(spec, is_mandatory=False) for key, spec in profile.features.items()
     }
@@ -84,14 +84,14 @@ def as_tensorflow_has_it(profile: Profile) -> Profile:
 
 
 def assert_agreement(payloads: Sequence[bytes], name: str, of_each: int | None = None) -> None:
-    """TensorFlow takes all together that the checker takes, and refuses the others one by one.
+    """TensorFlow parses all records that are valid for the checker, and refuses each other one.
 
-    ``of_each``: so many at most of those that are refused for the same set of codes.
+    Of the records with the same set of codes, at most ``of_each`` are parsed.
     """
     taken = []
     tried: Counter[frozenset[str]] = Counter()
     for payload, codes in zip(payloads, fired(payloads, PROFILES[name]), strict=True):
-        if codes & DELIBERATE or ("EXA001" in codes and is_no_plain_message(payload)):
+        if codes & DELIBERATE or ("EXA001" in codes and is_unusual_message(payload)):
             continue
         if codes & REFUSALS:
             tried[frozenset(codes)] += 1
@@ -103,8 +103,8 @@ def assert_agreement(payloads: Sequence[bytes], name: str, of_each: int | None =
         assert [one for one in taken if not parses([one], DESCRIPTIONS[name])] == []
 
 
-def is_no_plain_message(payload: bytes) -> bool:
-    """Whether protobuf refuses the bytes, or finds fields in them that it does not know."""
+def is_unusual_message(payload: bytes) -> bool:
+    """Whether protobuf refuses the bytes, or finds unknown fields."""
     try:
         unusual = find_encoding_issues(payload, 0, len(payload))
         tf.train.Example.FromString(payload)
@@ -123,7 +123,7 @@ OTHER: FeatureDescription = {
     "names": FeatureSpec(Kind.BYTES),
 }
 PROFILES = {
-    **{name: as_tensorflow_has_it(one) for name, one in READY.items()},
+    **{name: without_mandatory(one) for name, one in READY.items()},
     "odd": features_to_profile("odd", "", OTHER),
 }
 DESCRIPTIONS = {
@@ -136,7 +136,7 @@ DESCRIPTIONS = {
     )
     for name, one in PROFILES.items()
 }
-"""With what the checker reads of other keys; TensorFlow cannot be asked for one of two dtypes."""
+"""With other keys that the checker reads, except for keys with one of two dtypes."""
 
 
 # Records of files
@@ -160,42 +160,26 @@ def payloads_of_mutants(mutants: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("of_each", [3, pytest.param(None, marks=pytest.mark.slow)])
-def test_on_the_mutants(mutants: Path, of_each: int | None) -> None:
-    """Under every profile: the mutant's own is one of many."""
+def test_files(mutants: Path, corpus: Path, of_each: int | None) -> None:
+    """All mutants and real shards under every profile."""
     payloads = payloads_of_mutants(mutants)
     assert len(payloads) > 200
-    for name in PROFILES:
-        assert_agreement(payloads, name, of_each)
-
-
-def test_on_real_shards(corpus: Path) -> None:
     shards = [path for path in corpus.rglob("*") if "record" in path.name and path.is_file()]
-    payloads = [one for path in shards for one in itertools.islice(records_of(path), 20)]
-    assert len(payloads) > 50
+    real = [one for path in shards for one in itertools.islice(records_of(path), 20)]
+    assert len(real) > 50
     for name in PROFILES:
-        assert_agreement(payloads, name)
+        assert_agreement(payloads + real, name, of_each)
 
 
 # Records of any kind
 
 LISTS: Mapping[int, Sequence[bytes]] = {
-    1: [
-        b"",
-        field(1, b""),
-        field(1, b"\xff") * 2,
-        field(1, b"jpeg" * 40),
-        b"\x08\x05",
-        b"\x0d1234",
-    ],
+    1: [b"", *map(partial(field, 1), (b"", b"\xff", b"jpeg" * 40)), field(1, b"\xff") * 2,
+        b"\x08\x05", b"\x0d1234"],
     2: [
-        *(field(1, bytes(4 * count)) for count in range(4)),
+        *(field(1, bytes(count)) for count in (0, 4, 8, 12, 5)),
         *(b"\x0d\0\0\x80\x3f" * count for count in range(3)),
-        *(
-            field(1, bytes(4)) * 2,
-            field(1, bytes(5)),
-            field(1, bytes(4)) + b"\x0d1234",
-            b"\x08\x05",
-        ),
+        *(field(1, bytes(4)) * 2, field(1, bytes(4)) + b"\x0d1234", b"\x08\x05"),
     ],
     3: [
         *(field(1, b"\x02" * count) for count in range(4)),
@@ -203,19 +187,19 @@ LISTS: Mapping[int, Sequence[bytes]] = {
         *(field(1, b"\xff" * 9 + b"\x01"), field(1, b"\xff" * 10), field(1, b"\x80")),
         *(field(1, b"\x02") * 2, field(1, b"\x02") + b"\x08\x02", b"\x0d1234", b"\x08\x82\x80\0"),
     ],
-}
-"""What may be in each list: values in all spellings, several, none, and of another wire type."""
+}  # fmt: skip
+"""Contents of each list: no value, one, several, in all encodings, and of another wire type."""
 ODD = [b"\x12\x01x", b"\x10\x05", b"\x0b", b"\x00", b"\x0a", b"\x80", b"\x22\0", b"\x18\x01"]
-"""Unknown fields, fields cut short, a group."""
+"""Unknown fields, truncated fields, a group."""
 EXTRA = [
     *(*ODD, b"\x0a\0", b"\x1a\x09x", b"\x00\x01", b"\x8a\x00\x01x", b"\x0d1234", b"\x09\x01"),
     *(b"\x1a\x01x", b"\xfa\x01\0"),
 ]
-"""What else a record may begin or end with."""
+"""Fields at the beginning or end of a record."""
 
 
 def odd_features() -> list[bytes]:
-    """Features of every list, mostly read otherwise than they should be, or refused."""
+    """Features with every list; most of them are refused or read differently."""
     lists = [field(tag, body) for tag, bodies in LISTS.items() for body in bodies]
     odd_lists = [field(tag, bodies[1] + odd) for tag, bodies in LISTS.items() for odd in ODD]
     too_long = [one[:1] + bytes((one[1] + 1,)) + one[2:] for one in lists]
@@ -224,7 +208,7 @@ def odd_features() -> list[bytes]:
 
 
 def odd_entries(key: str, right: bytes) -> list[bytes]:
-    """Entries of a key, which comes once more or less, or behind its feature."""
+    """Entries of a key that is repeated or absent, or that follows its feature."""
     name, feature = field(1, key.encode()), field(2, right)
     contents = [feature + name, name, feature, name + name, name + feature * 2]
     return [
@@ -235,10 +219,10 @@ def odd_entries(key: str, right: bytes) -> list[bytes]:
 
 
 def odd_payloads(profile: Profile) -> list[bytes]:
-    """Records that have what the profile requires but for one entry, or one extra."""
+    """Records with all keys of the profile, except for one entry or one extra field."""
     plain = {key: entry(key, _right(spec)) for key, spec in profile.features.items()}
     found = []
-    for key in [*plain, "image/object/view", "no key of anybody"]:
+    for key in [*plain, "image/object/view", "unknown key"]:
         spec = profile.features.get(key, FeatureSpec(Kind.BYTES))
         others = b"".join(one for other, one in plain.items() if other != key)
         for one in [b"", *odd_entries(key, _right(spec))]:
@@ -248,14 +232,14 @@ def odd_payloads(profile: Profile) -> list[bytes]:
 
 
 def _right(spec: FeatureSpec) -> bytes:
-    """A feature as the description has it."""
+    """A feature that fits the description."""
     count = 1 if spec.length is None else spec.length
     value: dict[Kind, Any] = {Kind.BYTES: b"x", Kind.INT64: 2, Kind.FLOAT: 0.5}
     return sound.encoded([value[spec.kind]] * count)
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_on_odd_spellings(name: str) -> None:
+def test_odd_encodings(name: str) -> None:
     assert_agreement(odd_payloads(PROFILES[name]), name, of_each=40)
 
 
@@ -265,8 +249,8 @@ def test_on_odd_spellings(name: str) -> None:
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(max_size=3)), max_size=3),
     cut=st.integers(0, 1 << 16),
 )
-def test_on_changed_bytes(name: str, changes: list[tuple[int, bytes]], cut: int) -> None:
-    """Bytes written over, and the record cut, with a checksum that is right again."""
+def test_changed_bytes(name: str, changes: list[tuple[int, bytes]], cut: int) -> None:
+    """Bytes are overwritten, and the record is cut; the checksum is valid."""
     payload = bytearray(_SMALL[name])
     for place, new in changes:
         at = place % len(payload)

@@ -1,4 +1,4 @@
-"""``dataset`` yields what the OD API's own decoder makes of the same records."""
+"""``dataset`` yields the same elements as the OD API's decoder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tfod.detection.labels.label_map import LabelMap, LabelMapItem, read_label_map
+from tfod.detection.labels.label_map import LabelMap, read_label_map
 from tfod.errors import LabelMapError, TfodError, how_to_install
 from tfod.sources.reading import find_label_map
 from tfod.tensorflow import dataset, feature_description
@@ -22,63 +22,21 @@ from tfod.tfrecord.writer import write_records
 
 from tests.commands import run_python
 from tests.image_kinds import image_of_pixels
-from tests.records import encode, objects
+from tests.training.inputs import CLASSES, MAP, boxes, record, write_train
 from tests.zip_forge import real_zip
 
 FLAGS = ("is_crowd", "group_of", "difficult")
-MAP = LabelMap(
-    (
-        LabelMapItem(2, "cat", "Katze"),
-        LabelMapItem(7, "dog"),
-        LabelMapItem(5, "Katze"),  # a name that is the other's display name
-    )
-)
-
-
-def draw(height: int, width: int, seed: int = 0, kind: str = "PNG") -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-    return image_of_pixels(pixels, kind)
-
-
-def record(name: str = "a.png", **features: Any) -> bytes:
-    """A record with an image; ``__`` in the name of a feature is a slash."""
-    named = {key.replace("__", "/"): value for key, value in features.items()}
-    return encode(
-        {
-            "image/filename": name,
-            "image/source_id": name.partition(".")[0],
-            "image/encoded": draw(6, 8),
-            "image/height": 6,
-            "image/width": 8,
-            **named,
-        }
-    )
-
-
-def boxes(count: int, text: Any = None, label: Any = None) -> dict[str, Any]:
-    return objects(
-        [(0.1 * n, 0.2, 0.1 * n + 0.1, 0.5 + 0.1 * n) for n in range(count)], text, label
-    )
-
-
-def write_train(
-    folder: Path, *records: bytes, label_map: LabelMap | None = MAP, **options: Any
-) -> Path:
-    write_records(folder, "train", records, **options)
-    if label_map is not None:
-        (folder / "label_map.pbtxt").write_text(label_map.to_text())
-    return folder
+SIDES = ("ymin", "xmin", "ymax", "xmax")
 
 
 def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
-    """What the OD API's decoder gives, from its documented keys, defaults and precedence.
+    """The output of the OD API's decoder, from its documented keys, defaults and precedence.
 
-    One thing is by choice: an empty text is no class. There it is looked up too, and finds the last
-    item of the map that has no display name.
+    With one deliberate difference: the OD API looks up an empty text, too, and finds the last item
+    of the map without a display name.
     """
     kinds = {tf.string: ("class/text",), tf.int64: ("class/label", *FLAGS)}
-    kinds[tf.float32] = ("area", "weight", *(f"bbox/{side}" for side in ("ymin", "xmin")))
-    kinds[tf.float32] += ("bbox/ymax", "bbox/xmax")
+    kinds[tf.float32] = ("area", "weight", *(f"bbox/{side}" for side in SIDES))
     features: dict[str, Any] = {
         f"image/object/{key}": tf.io.VarLenFeature(kind)
         for kind, names in kinds.items()
@@ -97,7 +55,7 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
         ids = many["class/label"] if len(classes) else [-1] * len(many["class/text"])
         classes = [max(names.get(text, -1), shown.get(text, -1)) if text else id
                    for text, id in zip(many["class/text"], ids, strict=True)]  # fmt: skip
-    sides = [many[f"bbox/{side}"] for side in ("ymin", "xmin", "ymax", "xmax")]
+    sides = [many[f"bbox/{side}"] for side in SIDES]
     weights = many["weight"] if len(many["weight"]) else np.ones(len(sides[0]), np.float32)
     return {
         "image": image,
@@ -113,42 +71,43 @@ def oracle(payload: bytes, label_map: LabelMap | None) -> dict[str, Any]:
     }
 
 
-def assert_equal(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    assert found.keys() == wanted.keys()
-    for key, value in wanted.items():
+def assert_equal(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
         got, want = np.asarray(found[key].numpy()), np.asarray(value)
-        if want.dtype.kind not in "SO":  # texts are arrays of objects here and there
+        if want.dtype.kind not in "SO":  # texts may be arrays of objects
             assert got.dtype == want.dtype, key
         if got.size or want.size:
             np.testing.assert_array_equal(got, want, err_msg=key)
 
 
-def one(source: Any, **options: Any) -> dict[str, Any]:
+def classes_in(source: Any, **options: Any) -> list[int]:
+    """The classes of the only element."""
     (found,) = dataset(source, **options)
-    return found
+    return found["groundtruth_classes"].numpy().tolist()
 
 
 @pytest.mark.parametrize("folder", ["anki-overdrive-cars", "blood-cells"])
 def test_real_shards(corpus: Path, folder: str) -> None:
-    wanted = {}
-    for shard_set in find_shards(corpus / folder):
-        for path in shard_set.paths:
-            label_map = read_label_map(find_label_map(path)[0] or "")[0]
-            for number, one in enumerate(read_records(path)):
-                if number < 20:
-                    decoded = oracle(bytes(one.payload), label_map)
-                    wanted[decoded["filename"], decoded["groundtruth_boxes"].tobytes()] = decoded
+    expected = {}
+    paths = [path for shard_set in find_shards(corpus / folder) for path in shard_set.paths]
+    for path in paths:
+        label_map = read_label_map(find_label_map(path)[0] or "")[0]
+        for number, one in enumerate(read_records(path)):
+            if number < 20:
+                decoded = oracle(bytes(one.payload), label_map)
+                expected[decoded["filename"], decoded["groundtruth_boxes"].tobytes()] = decoded
     count = 0
-    for element in dataset([one for found in find_shards(corpus / folder) for one in found.paths]):
+    for element in dataset(paths):
         key = element["filename"].numpy(), element["groundtruth_boxes"].numpy().tobytes()
-        if key in wanted:
-            assert_equal(element, wanted[key])
+        if key in expected:
+            assert_equal(element, expected[key])
             count += 1
-    assert count >= len(wanted) > 0
+    assert count >= len(expected) > 0
 
 
 def made_records(count: int) -> list[bytes]:
-    """Records whose lists are there or not, whose texts are known, unknown, empty or missing."""
+    """Records that may lack any list, with known, unknown, empty or missing texts."""
     chance = random.Random(5)
     made = []
     for number in range(count):
@@ -164,13 +123,14 @@ def made_records(count: int) -> list[bytes]:
         for key in ("area", "weight"):
             if size and chance.random() < 0.5:
                 features[f"image/object/{key}"] = [chance.random() for _ in range(size)]
-        image = draw(chance.randint(1, 9), chance.randint(1, 9), number)
+        shape = chance.randint(1, 9), chance.randint(1, 9), 3
+        image = image_of_pixels(np.random.default_rng(number).integers(0, 256, shape, np.uint8))
         made.append(record(f"{number}.png", **features, image__encoded=image))
     return made
 
 
 def with_unknown(decoded: dict[str, Any]) -> dict[str, Any]:
-    """Boxes without text and id have none there; here each has -1, so that lists stay aligned."""
+    """Boxes without text and id have the class -1, so that all lists have the same length."""
     if not len(decoded["groundtruth_classes"]):
         unknown = np.full(len(decoded["groundtruth_boxes"]), -1, np.int64)
         return {**decoded, "groundtruth_classes": unknown}
@@ -179,51 +139,35 @@ def with_unknown(decoded: dict[str, Any]) -> dict[str, Any]:
 
 def test_made_shards_of_all_compressions(tmp_path: Path) -> None:
     made = made_records(60)
-    for place, compression in enumerate(("none", "gzip", "zlib")):
-        write_records(tmp_path, f"part{place}", made[place::3], compression=compression)
+    for part, compression in enumerate(("none", "gzip", "zlib")):
+        write_records(tmp_path, f"part{part}", made[part::3], compression=compression)
     (tmp_path / "part3.tfrecord").write_bytes(gzip.compress(b""))
-    wanted = {one["filename"]: one for one in (oracle(payload, MAP) for payload in made)}
+    expected = {one["filename"]: one for one in (oracle(payload, MAP) for payload in made)}
     names = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for element in dataset(f"{tmp_path}/part*", label_map=MAP):
             names.append(element["filename"].numpy())
-            assert_equal(element, with_unknown(wanted[names[-1]]))
-    assert sorted(names) == sorted(wanted)
+            assert_equal(element, with_unknown(expected[names[-1]]))
+    assert sorted(names) == sorted(expected)
 
 
 class TestClasses:
-    @pytest.mark.parametrize(
-        ("text", "label", "classes", "label_map"),
-        [
-            (["cat", "dog"], [7, 2], [2, 7], MAP),  # the text decides
-            (["Katze", "cow"], None, [5, -1], MAP),  # the larger id of two; nobody's text
-            (None, [3, 0], [3, 0], MAP),
-            (["", "dog"], [2, 3], [2, 7], MAP),  # an empty text is none
-            (["", ""], [0, -1], [-1, -1], MAP),  # how Datumaro writes an object without a class
-            ([""], None, [-1], MAP),
-            (None, None, [-1], MAP),
-            (["", "zero"], [0, 1], [0, 0], LabelMap((LabelMapItem(0, "zero"),))),
-            (["cat", "dog"], [4, 1], [4, 1], None),  # ids are taken
-        ],
-    )
-    def test_of_text_and_id(
-        self, tmp_path: Path, text: Any, label: Any, classes: Any, label_map: LabelMap | None
-    ) -> None:
+    @pytest.mark.parametrize(("text", "label", "classes", "label_map"), CLASSES)
+    def test_text_and_id(self, tmp_path: Path, text, label, classes, label_map) -> None:
         payload = record(**boxes(len(classes), text, label))
-        found = one(write_train(tmp_path, payload, label_map=label_map))
-        assert found["groundtruth_classes"].numpy().tolist() == classes
+        assert classes_in(write_train(tmp_path, payload, label_map=label_map)) == classes
 
-    def test_texts_alone_need_a_label_map(self, tmp_path: Path) -> None:
+    def test_texts_need_a_label_map(self, tmp_path: Path) -> None:
         folder = write_train(tmp_path, record("b.png", **boxes(1, ["cat"])), label_map=None)
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)label_map=.*b\.png"):
             list(dataset(folder))
-        assert one(folder, label_map=MAP)["groundtruth_classes"].numpy().tolist() == [2]
-        assert one(folder, label_map="coco")["groundtruth_classes"].numpy().tolist() == [17]
+        assert classes_in(folder, label_map=MAP) == [2]
+        assert classes_in(folder, label_map="coco") == [17]
 
-    def test_label_maps_that_differ(self, tmp_path: Path) -> None:
-        write_train(tmp_path / "train", record(**boxes(1, ["cat"])))
-        write_train(tmp_path / "valid", record(**boxes(1, ["cat"])))
+    def test_different_label_maps(self, tmp_path: Path) -> None:
+        for subset in ("train", "valid"):
+            write_train(tmp_path / subset, record(**boxes(1, ["cat"])))
         both = f"{tmp_path}/*/*.tfrecord"
         assert len(list(dataset(both))) == 2
         other = LabelMap.from_names(["cat"])
@@ -241,8 +185,8 @@ class TestOrder:
     def names(elements: Any) -> list[int]:
         return [int(element["filename"].numpy()) for element in elements]
 
-    def test_of_shards_in_turn(self, tmp_path: Path) -> None:
-        """Records that were dealt to shards in turn, as the OD API does, come as they were."""
+    def test_of_shards(self, tmp_path: Path) -> None:
+        """The OD API writes records to the shards in turn; they are read in this order."""
         write_train(tmp_path, *(record(str(n)) for n in range(20)), num_shards=5)
         assert self.names(dataset(tmp_path)) == list(range(20))
 
@@ -255,7 +199,7 @@ class TestOrder:
         again = dataset(shards, shuffle=4, seed=1)
         assert [self.names(again), self.names(again)] == [first, second]
         assert self.names(dataset(shards, shuffle=4, seed=2)) != first
-        # Of 20 shards 16 are read at first: without other shards first, the last 4 came late.
+        # The first 16 of 20 shards are open: if they were not shuffled, the last 4 would be late.
         assert set(self.names(dataset(shards))[:32]) != set(first[:32])
 
 
@@ -271,41 +215,32 @@ class TestOrder:
         ({"image/encoded": []}, "image/encoded"),
     ],
 )
-def test_unsound_records(tmp_path: Path, features: dict[str, Any], error: str) -> None:
-    """Lists of different lengths, an image that is none, and a record without one."""
+def test_invalid_records(tmp_path: Path, features: dict[str, Any], error: str) -> None:
     folder = write_train(tmp_path, record("bad.png", **{**boxes(2, ["cat", "dog"]), **features}))
     with pytest.raises(tf.errors.InvalidArgumentError, match=error):
         list(dataset(folder))
 
 
-def test_a_profile_that_there_is_not() -> None:
+def test_sources(tmp_path: Path) -> None:
+    for subset in ("train", "val"):
+        write_records(tmp_path, subset, [record()])
+    with pytest.raises(TfodError, match=r"several subsets \(train, val\)"):
+        dataset(tmp_path)
+    assert len(list(dataset(tmp_path / "val.tfrecord"))) == 1
+    assert len(list(dataset(f"{tmp_path}/*.tfrecord"))) == 2
+    zipped = real_zip([("s.tfrecord", (tmp_path / "val.tfrecord").read_bytes())])
+    (tmp_path / "z.zip").write_bytes(zipped)
+    with pytest.raises(TfodError, match="shards in a zip; unpack it first"):
+        dataset(tmp_path / "z.zip")
+    paths = write_records(tmp_path / "s", "s", [record(str(n)) for n in range(3)], num_shards=3)
+    Path(paths[1]).unlink()
+    with pytest.warns(UserWarning, match="missing from a numbered set: s-00001-of-00003"):
+        dataset(tmp_path / "s")
+
+
+def test_an_unknown_profile_and_no_tensorflow() -> None:
     with pytest.raises(TfodError, match="coco2: no such profile; there are cvat, tf_d"):
         feature_description("coco2")
-
-
-class TestShards:
-    def test_missing_ones_are_named(self, tmp_path: Path) -> None:
-        paths = write_records(tmp_path, "s", [record(str(n)) for n in range(3)], num_shards=3)
-        Path(paths[1]).unlink()
-        with pytest.warns(UserWarning, match="missing from a numbered set: s-00001-of-00003"):
-            dataset(tmp_path)
-
-    def test_subsets_are_not_mixed_unasked(self, tmp_path: Path) -> None:
-        for subset in ("train", "val"):
-            write_records(tmp_path, subset, [record()])
-        with pytest.raises(TfodError, match=r"several subsets \(train, val\)"):
-            dataset(tmp_path)
-        assert len(list(dataset(tmp_path / "val.tfrecord"))) == 1
-        assert len(list(dataset(f"{tmp_path}/*.tfrecord"))) == 2
-
-    def test_in_a_zip(self, tmp_path: Path) -> None:
-        (path,) = write_records(tmp_path, "s", [record()])
-        (tmp_path / "z.zip").write_bytes(real_zip([("s.tfrecord", Path(path).read_bytes())]))
-        with pytest.raises(TfodError, match="shards in a zip; unpack it first"):
-            dataset(tmp_path / "z.zip")
-
-
-def test_without_tensorflow() -> None:
     code = "import sys; sys.modules['tensorflow'] = None; import tfod.tensorflow"
     last = run_python("-c", code).err.splitlines()[-1]
     assert last.endswith(f"tfod.tensorflow needs TensorFlow; {how_to_install('tensorflow')}")

@@ -1,7 +1,8 @@
-"""TensorFlow reads what we write to the values we meant, and we read what it writes."""
+"""TensorFlow reads our records and shards, and we read TensorFlow's, to the same values."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,12 @@ class TestFraming:
                 writer.write(payload)
         assert [bytes(record.payload) for record in read_records(path)] == payloads
 
-    def test_damage_is_checked_alike(self, tmp_path: Path) -> None:
+    def test_damage(self, tmp_path: Path) -> None:
         """Every truncation, and a flipped bit in every byte of a plain shard.
 
-        We are stricter where TensorFlow takes a file cut inside a header for a clean end.
+        We are stricter: for TensorFlow, a file that ends inside a header is complete.
         """
-        payloads = [b"first record", b"", b"third"]
-        (path,) = write_records(tmp_path, "s", payloads)
+        (path,) = write_records(tmp_path, "s", [b"first record", b"", b"third"])
         data = Path(path).read_bytes()
         changed = [data[:length] for length in range(len(data))]
         for position in range(len(data)):
@@ -69,39 +69,29 @@ class TestFraming:
         stricter = 0
         for one in changed:
             Path(path).write_bytes(one)
-            theirs: list[bytes] | None
-            try:
+            theirs: list[bytes] | None = None
+            with contextlib.suppress(tf.errors.DataLossError):
                 theirs = read_by_tensorflow(path)
-            except tf.errors.DataLossError:
-                theirs = None
-            ours: list[bytes] | None
             try:
                 ours = [bytes(r.payload) for r in read_record_stream(io.BytesIO(one), "x")]
             except ShardError as error:
-                ours = None
                 if theirs is not None:
                     stricter += 1
                     assert "its header" in error.cause or "is empty" in error.cause
             else:
                 assert ours == theirs
-        assert stricter == 1 + 3 * 11  # no bytes at all, and 1 to 11 bytes of each header
+        assert stricter == 1 + 3 * 11  # an empty file, and 1 to 11 bytes of each header
 
 
-features = st.dictionaries(
-    keys,
-    st.one_of(
-        st.tuples(st.just(Kind.INT64), int64s),
-        st.tuples(st.just(Kind.FLOAT), floats),
-        st.tuples(st.just(Kind.BYTES), byte_lists),
-    ),
-    max_size=8,
-)
+kinds = (Kind.INT64, int64s), (Kind.FLOAT, floats), (Kind.BYTES, byte_lists)
+lists = st.one_of(*(st.tuples(st.just(kind), values) for kind, values in kinds))
+features = st.dictionaries(keys, lists, max_size=8)
 ENCODERS = {Kind.INT64: int64_feature, Kind.FLOAT: float_feature, Kind.BYTES: bytes_feature}
 
 
-def theirs_of(meant: dict[str, Any]) -> tf.train.Example:
+def theirs_of(source: dict[str, Any]) -> tf.train.Example:
     example = tf.train.Example()
-    for key, (kind, values) in meant.items():
+    for key, (kind, values) in source.items():
         getattr(example.features.feature[key], kind.value).value.extend(values)
         if not values:
             getattr(example.features.feature[key], kind.value).SetInParent()
@@ -109,17 +99,17 @@ def theirs_of(meant: dict[str, Any]) -> tf.train.Example:
 
 
 @given(features)
-def test_examples(meant: dict[str, Any]) -> None:
-    """TensorFlow reads in ours what it would write itself, and we read in its what was meant."""
-    theirs = theirs_of(meant)
-    ours = encode_example({key: ENCODERS[kind](v) for key, (kind, v) in meant.items()})
+def test_examples(source: dict[str, Any]) -> None:
+    """TensorFlow reads our Examples, and we read TensorFlow's Examples."""
+    theirs = theirs_of(source)
+    ours = encode_example({key: ENCODERS[kind](v) for key, (kind, v) in source.items()})
     read, written = tf.train.Example.FromString(ours).features, theirs.features
     assert {key: one.SerializeToString() for key, one in read.feature.items()} == {
         key: one.SerializeToString() for key, one in written.feature.items()
     }
     example = Example.from_bytes(theirs.SerializeToString())
-    assert set(example) == set(meant)
-    for key, (kind, values) in meant.items():
+    assert set(example) == set(source)
+    for key, (kind, values) in source.items():
         assert example.kind(key) is kind
         if kind is Kind.INT64:
             assert example.ints(key) == values
@@ -131,13 +121,13 @@ def test_examples(meant: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @examples(40)
-@given(meant=detections())
+@given(source=detections())
 def test_detections_parse_under_the_profile(
-    tmp_path: Path, compression: str, meant: Detection
+    tmp_path: Path, compression: str, source: Detection
 ) -> None:
-    """``tf.io.parse_single_example`` with the profile's description gives what was meant."""
-    meant = Detection(**{**vars(meant), "encoded": meant.encoded or b"", "format": "jpeg"})
-    (path,) = write_records(tmp_path, "s", [encode_detection(meant)], compression=compression)
+    """``tf.io.parse_single_example`` with the profile's description returns the same values."""
+    source = Detection(**{**vars(source), "encoded": source.encoded or b"", "format": "jpeg"})
+    (path,) = write_records(tmp_path, "s", [encode_detection(source)], compression=compression)
     (record,) = read_by_tensorflow(path, COMPRESSIONS[compression])
     parsed = tf.io.parse_single_example(record, feature_description("tf_detection_api"))
 
@@ -147,24 +137,24 @@ def test_detections_parse_under_the_profile(
     def many(key: str) -> list[Any]:
         return parsed[key].values.numpy().tolist()
 
-    assert one("image/encoded") == bytes(meant.encoded or b"")
-    assert one("image/filename") == (meant.filename or "").encode()
-    assert one("image/source_id") == (meant.source_id or "").encode()
-    assert one("image/height") == (1 if meant.height is None else meant.height)
+    assert one("image/encoded") == bytes(source.encoded or b"")
+    assert one("image/filename") == (source.filename or "").encode()
+    assert one("image/source_id") == (source.source_id or "").encode()
+    assert one("image/height") == (1 if source.height is None else source.height)
     for side, key in enumerate(BOX):
         found = parsed[key].values.numpy()
-        assert found.tobytes() == np.ascontiguousarray(meant.boxes[:, side]).tobytes()
-    if len(meant.boxes):
-        assert many("image/object/class/text") == [t.encode() for t in meant.class_text or ()]
-        assert many("image/object/class/label") == list(meant.class_label or ())
-        assert many("image/object/difficult") == list(meant.attributes.get("difficult", ()))
-        area = np.array(meant.attributes.get("area", ()), "<f4")
+        assert found.tobytes() == np.ascontiguousarray(source.boxes[:, side]).tobytes()
+    if len(source.boxes):
+        assert many("image/object/class/text") == [t.encode() for t in source.class_text or ()]
+        assert many("image/object/class/label") == list(source.class_label or ())
+        assert many("image/object/difficult") == list(source.attributes.get("difficult", ()))
+        area = np.array(source.attributes.get("area", ()), "<f4")
         assert many("image/object/area") == area.tolist()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_source_of_a_profile_is_the_profile(profile: str) -> None:
-    """What ``tfod describe`` prints to paste builds the same objects."""
+    """The source that ``tfod describe`` prints builds the same objects."""
     namespace: dict[str, Any] = {"tf": tf}
     exec(to_source(PROFILES[profile]), namespace)
     assert namespace["feature_description"] == feature_description(profile)

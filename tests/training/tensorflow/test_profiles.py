@@ -1,4 +1,4 @@
-"""A profile's Python source means to TensorFlow what it means to us, though we do not run it."""
+"""A profile's Python source means the same to TensorFlow and to us, though we do not run it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def description_of(source: str) -> dict[str, Any]:
 
 
 def plain_feature(feature: Any) -> Any:
-    """A ``tf.io`` object with one spelling of shape, dtype and default."""
+    """A ``tf.io`` object as plain shape, dtype and default."""
     if not hasattr(feature, "shape"):
         return type(feature).__name__, tf.as_dtype(feature.dtype)
     default = feature.default_value

@@ -1,4 +1,4 @@
-"""What TensorFlow reads from shards of the CSV and Roboflow recipes, beside the recipes' own."""
+"""TensorFlow reads the same from our shards of the CSV and Roboflow recipes as from theirs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from datumaro.components.dataset import Dataset
 from tests.commands import run_python
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-OURS_ALONE = {"image/key/sha256"}
-"""What generate_tfrecord.py does not write."""
 
 
 def features(path: Path) -> dict[str, dict[str, list[Any]]]:
@@ -37,10 +35,10 @@ def features(path: Path) -> dict[str, dict[str, list[Any]]]:
 
 
 def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> None:
-    """The corpus has a CSV with the very shards that the script made of it: 251 records.
+    """The corpus has a CSV and the shards that the script wrote from it: 251 records.
 
-    Key by key, to the last bit of each float; ``jpg`` against ``jpeg``, the digest, and a number in
-    place of the file name as the source id apart.
+    All keys are equal, to the last bit of each float, except for the format (``jpg``), the digest
+    and the source id (a number, not the file name).
     """
     source = corpus / "hyphal-tips"
     for subset in ("train", "test"):
@@ -61,7 +59,7 @@ def test_equal_to_what_generate_tfrecord_wrote(tmp_path: Path, corpus: Path) -> 
             assert expected.pop("image/source_id") == [name.encode()]
             assert int(ours[name].pop("image/source_id")[0]) > 0
             assert {key: ours[name][key] for key in expected} == expected
-            assert ours[name].keys() - expected.keys() == OURS_ALONE
+            assert ours[name].keys() - expected.keys() == {"image/key/sha256"}
             compared += 1
     assert compared == 251
 
@@ -81,7 +79,7 @@ print("tensorflow" in sys.modules)
 
 
 def test_datumaros_own_importer_reads_our_roboflow_layout(tmp_path: Path) -> None:
-    """With TensorFlow, as it is without tfod; and it reads the same as ours."""
+    """With TensorFlow and without tfod, it reads the same as our importer."""
     source = Dataset.import_from(str(EXAMPLES / "shapes_roboflow.zip"), "roboflow_tfrecord")
     source.export(str(tmp_path), "tf_detection_api", save_media=True, layout="roboflow")
     output = {}

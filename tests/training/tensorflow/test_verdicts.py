@@ -1,7 +1,7 @@
-"""One verdict: ``tfod check --for od-api`` finds no error in a record if and only if both inputs
-for training, ``tfod.tensorflow`` and ``tfod.torch``, take it.
+"""``tfod check --for od-api`` finds no error in a record if and only if both inputs for training,
+``tfod.tensorflow`` and ``tfod.torch``, read it.
 
-What an input refuses is always an error; what is an error for another reason is in a table.
+Records that an input refuses always have an error; a table lists errors with other reasons.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, shard
 from tests.training.tensorflow.test_check_agrees import payloads_of_mutants
 
-_TRAINER = "the inputs hand it over; the trainer stops at it or learns nonsense"
-_NO_CLASS = "the inputs hand over the id -1 or the record's own; the trainer drops the object"
+_TRAINER = "the inputs return it; the trainer stops at it, or learns nonsense"
+_NO_CLASS = "the inputs return the id -1 or the record's id; the trainer drops the object"
 TAKEN: Mapping[str, str] = {
     **dict.fromkeys(("BOX002", "BOX003", "BOX006", "BOX012", "BOX013"), _TRAINER),
     **dict.fromkeys(("LAB006", "LAB009", "LAB010", "LAB011", "LAB014"), _NO_CLASS),
     **dict.fromkeys(("LAB007", "LAB012"), _NO_CLASS),
-    **dict.fromkeys(("BOX020", "BOX021"), "masks are handed over as bytes, points as numbers"),
-    **dict.fromkeys(("BOX023", "NAM013", "IMG017"), "read as it is, by TensorFlow as black"),
-    "EXA012": "both read it, though not alike",
-    "IMG005": "the inputs take a GIF's first frame; the OD API's decoder stops at frames",
-    "IMG007": "boxes are handed over as they are, and the image unturned",
-    "IMG009": "Pillow or TensorFlow may fill what is missing with gray",
+    **dict.fromkeys(("BOX020", "BOX021"), "the inputs return masks as bytes, points as numbers"),
+    **dict.fromkeys(("BOX023", "NAM013", "IMG017"), "read unchanged, or as black by TensorFlow"),
+    "EXA012": "both inputs read it, but differently",
+    "IMG005": "the inputs read a GIF's first frame; the OD API's decoder stops at frames",
+    "IMG007": "the inputs return boxes and image without rotation",
+    "IMG009": "Pillow or TensorFlow may fill missing pixels with gray",
     "IMG014": "only the OD API's own decoder looks at image/format",
 }
-"""Rules whose errors neither input minds, and why."""
+"""Rules whose errors neither input reports, and why."""
 OF_DETECTION = sorted(
     name for name, one in SOUND.items() if {"image/encoded", "image/object/bbox/xmin"} <= one.keys()
 )
@@ -53,7 +53,7 @@ OF_DETECTION = sorted(
 
 @pytest.fixture(scope="module")
 def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.PolymorphicFunction:
-    """What ``tfod.tensorflow.dataset`` maps over records of the OD API."""
+    """The function that ``tfod.tensorflow.dataset`` maps over records of the OD API."""
     path = tmp_path_factory.mktemp("labels") / "label_map.pbtxt"
     path.write_bytes(LABEL_MAP)
     decoder = make_detection_decoder(read_label_map(str(path))[0])
@@ -61,7 +61,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> tf.types.experimental.Po
 
 
 def assert_one_verdict(payloads: Sequence[bytes], folder: Path, decode: object) -> None:
-    """See that what an input refuses is an error, and what is an error is refused."""
+    """Compare the errors of the check with the refusals of the inputs."""
     path = folder / "train.tfrecord"
     path.write_bytes(shard(*payloads))
     (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)

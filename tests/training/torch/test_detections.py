@@ -1,4 +1,4 @@
-"""Images and targets for PyTorch: what they are, and that each comes once."""
+"""Images and targets for PyTorch."""
 
 from __future__ import annotations
 
@@ -26,25 +26,7 @@ from torch.utils.data import DataLoader
 from tests.commands import run_python
 from tests.image_kinds import file_of, image_of_pixels, programs_of_pillow
 from tests.records import encode, objects
-
-MAP = tfod.LabelMap((tfod.LabelMapItem(2, "cat"), tfod.LabelMapItem(7, "dog")))
-
-
-PIXELS = np.random.default_rng(1).integers(0, 256, (4, 10, 3), np.uint8)
-IMAGE = image_of_pixels(PIXELS)
-
-
-def record(number: int = 0, **features: Any) -> bytes:
-    """A record with an image; ``__`` in the name of a feature is a slash."""
-    named = {key.replace("__", "/"): value for key, value in features.items()}
-    name = {"image/filename": f"{number}.png", "image/source_id": str(number)}
-    return encode({**name, "image/encoded": IMAGE, **named})
-
-
-def write_shards(folder: Path, *records: bytes, **options: Any) -> Path:
-    tfod.write_records(folder, "train", records, **options)
-    (folder / "label_map.pbtxt").write_text(MAP.to_text())
-    return folder
+from tests.training.inputs import CLASSES, IMAGE, MAP, PIXELS, boxes, record, write_train
 
 
 def one(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -58,7 +40,7 @@ class TestElements:
     def test_image_and_target(self, tmp_path: Path) -> None:
         found = objects([(0.1, 0.25, 0.5, 1.0), (0, 0, 1, 0.5)], ["dog", "cow"], [2, 2])
         extra = {"image/object/area": [3.5, 9.0], "image/object/is_crowd": [0, 1]}
-        image, target = one(write_shards(tmp_path, record(5, **found, **extra)))
+        image, target = one(write_train(tmp_path, record("5.png", **found, **extra)))
         assert image.dtype == torch.uint8
         assert image.is_contiguous()
         np.testing.assert_array_equal(image, PIXELS.transpose(2, 0, 1))
@@ -69,11 +51,11 @@ class TestElements:
         assert (target["area"].dtype, target["area"].tolist()) == (torch.float32, [3.5, 9.0])
         assert (target["source_id"], target["filename"], target["image_id"]) == ("5", "5.png", 0)
 
-    def test_what_the_record_lacks_has_a_default(self, tmp_path: Path) -> None:
+    def test_defaults(self, tmp_path: Path) -> None:
         bare = {"image/encoded": IMAGE}
         one_box = encode({**bare, **objects([(0, 0, 0.5, 1)], None, [3])})
         first, second = (
-            target for _, target in Detections(write_shards(tmp_path, one_box, encode(bare)))
+            target for _, target in Detections(write_train(tmp_path, one_box, encode(bare)))
         )
         assert (first["labels"].tolist(), first["area"].tolist()) == ([3], [20.0])
         assert first["iscrowd"].tolist() == [0]
@@ -81,53 +63,41 @@ class TestElements:
         shapes = [tuple(second[key].shape) for key in ("boxes", "labels", "area", "iscrowd")]
         assert shapes == [(0, 4), (0,), (0,), (0,)]
 
-    @pytest.mark.parametrize(
-        ("text", "label", "labels"),
-        [
-            (["cat", "", ""], [9, 5, 0], [2, 5, -1]),
-            (["cat", "cow", ""], None, [2, -1, -1]),
-            (None, [0, 1, 2], [0, 1, 2]),
-            (None, None, [-1, -1, -1]),
-        ],
-    )
-    def test_labels(self, tmp_path: Path, text: Any, label: Any, labels: list[int]) -> None:
-        found = objects([(0, 0, 1, 1)] * 3, text, label)
-        assert one(write_shards(tmp_path, record(**found)))[1]["labels"].tolist() == labels
+    @pytest.mark.parametrize(("text", "label", "classes", "label_map"), CLASSES)
+    def test_classes(self, tmp_path: Path, text, label, classes, label_map) -> None:
+        payload = record(**boxes(len(classes), text, label))
+        _, target = one(write_train(tmp_path, payload, label_map=label_map))
+        assert target["labels"].tolist() == classes
 
-    def test_without_a_label_map(self, tmp_path: Path) -> None:
-        box = [(0, 0, 1, 1)]
-        tfod.write_records(tmp_path, "a", [record(**objects(box, ["cat"], [4]))])
-        assert one(tmp_path)[1]["labels"].tolist() == [4]
-        assert one(tmp_path, label_map="coco")[1]["labels"].tolist() == [17]
-        tfod.write_records(tmp_path, "a", [record(**objects(box, ["cat"]))])
+    def test_texts_need_a_label_map(self, tmp_path: Path) -> None:
+        write_train(tmp_path, record(**boxes(1, ["cat"])), label_map=None)
         with pytest.raises(RecordError, match=r"record 0.*class/text.*pass label_map="):
             one(tmp_path)
         assert one(tmp_path, label_map=MAP)[1]["labels"].tolist() == [2]
+        assert one(tmp_path, label_map="coco")[1]["labels"].tolist() == [17]
 
-    def test_what_else_the_record_holds(self, tmp_path: Path) -> None:
+    def test_detection_and_transform(self, tmp_path: Path) -> None:
         mask = image_of_pixels(np.eye(4, 10))
-        features = objects([(0, 0, 1, 1)], ["cat"]) | {"image/object/mask": [mask]}
-        (found,) = Detections(write_shards(tmp_path, record(**features))).detection(0).masks or ()
+        features = boxes(1, ["cat"]) | {"image/object/mask": [mask]}
+        folder = write_train(tmp_path, record("3.png", **features))
+        (found,) = Detections(folder).detection(0).masks or ()
         assert found is not None and bytes(found.data) == mask
+        assert Detections(folder, transform=lambda _, target: target["source_id"])[0] == "3"
 
     @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1"])
     def test_images_of_other_modes(self, tmp_path: Path, mode: str) -> None:
         pil = Image.fromarray(PIXELS).convert(mode)
-        image, _ = one(write_shards(tmp_path, record(image__encoded=file_of(pil))))
+        image, _ = one(write_train(tmp_path, record(image__encoded=file_of(pil))))
         np.testing.assert_array_equal(image.permute(1, 2, 0), pil.convert("RGB"))
-        image[0, 0, 0] = 1  # its memory is its own
+        image[0, 0, 0] = 1  # its memory is not shared
 
     def test_gray_of_16_bits(self, tmp_path: Path) -> None:
-        """As tf.io.decode_image has it: the high eight bits, where Pillow cuts off at 255."""
+        """The high eight bits, like tf.io.decode_image; Pillow would cut values at 255."""
         values = np.array([[0, 255, 256, 4660], [32768, 51968, 65280, 65535]], np.uint16)
         png = file_of(Image.fromarray(values))
-        image, _ = one(write_shards(tmp_path, record(image__encoded=png)))
+        image, _ = one(write_train(tmp_path, record(image__encoded=png)))
         expected = [[0, 0, 1, 18], [128, 203, 255, 255]]
         assert image.tolist() == [expected] * 3 and image.dtype == torch.uint8
-
-    def test_transform(self, tmp_path: Path) -> None:
-        folder = write_shards(tmp_path, record(3))
-        assert Detections(folder, transform=lambda _, target: target["source_id"])[0] == "3"
 
 
 class TestErrors:
@@ -136,74 +106,67 @@ class TestErrors:
         self, kind: str, tmp_path: Path, ghostscript: Callable[[], bool]
     ) -> None:
         image = programs_of_pillow()[kind]
-        elements = Detections(write_shards(tmp_path / "s", record(image__encoded=image)))
+        elements = Detections(write_train(tmp_path / "s", record(image__encoded=image)))
         with pytest.raises(RecordError, match=r"record 0.*JPEG/PNG"):
             elements[0]
         assert not ghostscript()
 
     @pytest.mark.parametrize(
-        ("image", "what"),
+        ("image", "message"),
         [
             (b"", "is missing or empty; export the shard with its images"),
             (b"no image", "cannot be decoded"),
             (IMAGE[:60], "cannot be decoded"),
         ],
     )
-    def test_of_images_name_the_record(self, tmp_path: Path, image: bytes, what: str) -> None:
-        folder = write_shards(tmp_path, record(), record(image__encoded=image))
-        with pytest.raises(RecordError, match="image/encoded") as caught:
-            Detections(folder)[1]
-        assert what in str(caught.value)
+    def test_of_images_name_the_record(self, tmp_path: Path, image: bytes, message: str) -> None:
+        found = Detections(write_train(tmp_path, record(), record(image__encoded=image)))
+        with pytest.raises(RecordError, match=f"image/encoded.*{message}") as caught:
+            found[1]
         assert (caught.value.record, caught.value.offset) == (1, 16 + len(record()))
         assert caught.value.shard == str(tmp_path / "train.tfrecord")
-
-    def test_come_from_a_worker(self, tmp_path: Path) -> None:
-        folder = write_shards(tmp_path, record(image__encoded=b"no image"))
-        loader = DataLoader(Detections(folder), batch_size=None, num_workers=1)
-        with pytest.raises(Exception, match=r"train\.tfrecord, record 0, byte 0: image/encoded"):
+        loader = DataLoader(found, batch_size=None, num_workers=1)
+        with pytest.raises(Exception, match=r"train\.tfrecord, record 1, byte \d+: image/encoded"):
             list(loader)
 
-    def test_of_shards(self, tmp_path: Path) -> None:
+    def test_of_sources(self, tmp_path: Path) -> None:
         with pytest.raises(ShardsNotFoundError):
             Detections(tmp_path)
-        folder = write_shards(tmp_path, record())
-        shard = folder / "train.tfrecord"
-        shard.write_bytes(shard.read_bytes()[:-1])
-        with pytest.raises(ShardError, match=r"train\.tfrecord, record 0"):
-            Detections(folder)
-        (folder / "label_map.pbtxt").write_text("<html>")
-        with pytest.raises(LabelMapError):
-            Detections(folder)
-
-    def test_subsets_are_not_mixed_unasked(self, tmp_path: Path) -> None:
         for subset in ("train", "val"):
             tfod.write_records(tmp_path, subset, [record()])
         with pytest.raises(TfodError, match=r"several subsets \(train, val\)"):
             Detections(tmp_path)
         assert len(Detections(tmp_path / "val.tfrecord")) == 1
         assert len(Detections(f"{tmp_path}/*.tfrecord")) == 2
+        shard = tmp_path / "val.tfrecord"
+        shard.write_bytes(shard.read_bytes()[:-1])
+        with pytest.raises(ShardError, match=r"val\.tfrecord, record 0"):
+            Detections(shard)
+        (tmp_path / "label_map.pbtxt").write_text("<html>")
+        with pytest.raises(LabelMapError):
+            Detections(shard)
 
     @pytest.mark.parametrize(
-        ("absent", "code", "what"),
+        ("absent", "code", "message"),
         [
             ("torch", "import tfod.torch", "tfod.torch needs PyTorch"),
             ("PIL", "from tfod.torch import Detections; Detections(sys.argv[1])[0]",
              "decoding images needs Pillow"),
         ],
     )  # fmt: skip
-    def test_of_what_is_not_installed(
-        self, tmp_path: Path, absent: str, code: str, what: str
+    def test_of_missing_packages(
+        self, tmp_path: Path, absent: str, code: str, message: str
     ) -> None:
         code = f"import sys; sys.modules[{absent!r}] = None; {code}"
-        done = run_python("-c", code, write_shards(tmp_path, record()))
-        assert done.err.splitlines()[-1].endswith(f"{what}; {how_to_install('torch')}")
+        done = run_python("-c", code, write_train(tmp_path, record()))
+        assert done.err.splitlines()[-1].endswith(f"{message}; {how_to_install('torch')}")
 
 
-def test_each_comes_once_by_number_and_in_workers(tmp_path: Path) -> None:
-    """Five shards of 23 records in all, of all compressions."""
+def test_each_element_once_by_index_and_in_workers(tmp_path: Path) -> None:
+    """Five shards with 23 records, and all compressions."""
     for number in range(5):
         kind = ("none", "gzip", "zlib")[number % 3]
-        part = [record(one) for one in range(number, 23, 5)]
+        part = [record(str(one)) for one in range(number, 23, 5)]
         tfod.write_records(tmp_path, f"part{number}", part, compression=kind)
     found = pickle.loads(pickle.dumps(Detections(f"{tmp_path}/part*")))  # as spawning does
     assert len(found) == 23
