@@ -1,8 +1,12 @@
-"""Detections that are written and read back."""
+"""Detections that are written and read back; real shards have the numbers of TensorFlow."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +19,12 @@ from tfod.detection.encoder import encode_detection
 from tfod.errors import RecordError, TfodError
 from tfod.example.example import Example
 from tfod.example.wire import Kind
-from tfod.sources.reading import decode_detection
+from tfod.sources.reading import decode_detection, read_detections
+from tfod.tfrecord.reader import read_records
+from tfod.tfrecord.record_index import RecordIndex
+from tfod.tfrecord.writer import RecordWriter
 
-from tests.conftest import typed_numbers
+from tests.conftest import CORPUS, typed_numbers
 from tests.image_kinds import plain_image
 from tests.records import encode, image, objects
 
@@ -250,3 +257,64 @@ def test_lists_of_another_length() -> None:
     place = "s.record, record 0, byte 0: image/object/bbox lists"
     with pytest.raises(RecordError, match=f"^{place}.* 1 xmin, 1 ymin, 1 xmax, 0 ymax"):
         decode_detection(example)
+
+
+# Real shards
+
+SHARDS = sorted(
+    str(path.relative_to(CORPUS))
+    for pattern in ("**/*.record", "**/*.tfrecord")
+    for path in CORPUS.glob(pattern)
+)
+# Tables and labels that are not detections; tests/datumaro/test_round_trips.py imports them.
+OTHER = ("titanic-table/test.tfrecord", "viewer-sample/sample_record.record")
+DETECTION = [name for name in SHARDS if name not in OTHER]
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def test_every_shard_of_the_corpus_has_figures(figures: dict[str, Any]) -> None:
+    assert set(SHARDS) == set(figures)
+
+
+@pytest.mark.parametrize("name", DETECTION)
+def test_numbers_of_shards(corpus: Path, figures: dict[str, Any], name: str) -> None:
+    encoded = 0
+    texts: Counter[str] = Counter()
+    for record in read_records(corpus / name):
+        detection = decode_detection(Example.of(record, name))
+        assert not detection.unread_keys and not detection.warnings
+        encoded += len(detection.encoded or b"")
+        texts.update(detection.class_text or ())
+        if detection.sha256:
+            assert hashlib.sha256(detection.encoded or b"").hexdigest() == detection.sha256
+        # Writing what was read gives the same features.
+        assert decode_detection(Example.from_bytes(encode_detection(detection))) == detection
+    assert encoded == figures[name]["encoded_bytes"]
+    assert texts == figures[name]["class_text"]
+
+
+@pytest.mark.parametrize("subset", ["train", "test"])
+def test_hyphal_tips_are_what_their_csv_says(corpus: Path, subset: str) -> None:
+    folder = corpus / "hyphal-tips"
+    with (folder / f"{subset}_labels.csv").open() as file:
+        lines = [
+            (one["filename"], one["class"], *(int(one[side]) for side in SIDES))
+            for one in csv.DictReader(file)
+        ]
+    found = []
+    for one in read_detections(folder / f"{subset}.record"):
+        pixels = one.boxes * np.array([one.width, one.height] * 2)
+        for text, box in zip(one.class_text or (), pixels.round().astype(int), strict=True):
+            found.append((one.filename, text, *box.tolist()))
+    assert Counter(found) == Counter(lines)
+
+
+@pytest.mark.parametrize("name", SHARDS)
+def test_framing_is_written_as_it_was_read(corpus: Path, tmp_path: Path, name: str) -> None:
+    payloads = [bytes(record.payload) for record in read_records(corpus / name)]
+    with (tmp_path / "copy").open("wb") as stream:
+        writer = RecordWriter(stream)
+        for one in payloads:
+            writer.write(one)
+    assert (tmp_path / "copy").read_bytes() == (corpus / name).read_bytes()
+    assert list(RecordIndex(corpus / name)) == payloads

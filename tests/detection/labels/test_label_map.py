@@ -1,12 +1,15 @@
-"""Label maps: every legal spelling, a few illegal ones, and files of other kinds."""
+"""Label maps: every legal spelling, a few illegal ones, other files, and classes of objects."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tfod.detection.labels.classes import ClassTable
+from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     Keypoint,
     LabelMap,
@@ -139,7 +142,7 @@ def test_files(tmp_path: Path) -> None:
         read_label_map(tmp_path)
 
 
-names = st.one_of(
+NAMES = st.one_of(
     st.from_regex(r"[\w .-]{1,20}", fullmatch=True),
     st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20),
 )
@@ -150,9 +153,9 @@ names = st.one_of(
         st.builds(
             LabelMapItem,
             st.integers(-(2**31), 2**31 - 1),
-            names,
-            st.one_of(st.just(""), names),
-            st.lists(st.builds(Keypoint, st.integers(0, 99), names), max_size=2).map(tuple),
+            NAMES,
+            st.one_of(st.just(""), NAMES),
+            st.lists(st.builds(Keypoint, st.integers(0, 99), NAMES), max_size=2).map(tuple),
         ),
         max_size=6,
     )
@@ -194,3 +197,64 @@ def test_names_of_packaged_label_maps() -> None:
     assert load_label_map("coco")[0].find_id(90).name == "toothbrush"
     with pytest.raises(LabelMapError, match="one of these names: coco, oxford_pets"):
         load_label_map("nope")
+
+
+# Classes of objects, and the ids that classes keep
+
+PEOPLE = LabelMap((LabelMapItem(3, "/m/1", "person"), LabelMapItem(1, "/m/2", "dog")))
+
+
+def resolve(label_map: LabelMap | None, *objects: tuple[str | None, int | None]) -> Any:
+    """The names of the objects' classes, and the ids of all classes by name."""
+    table = ClassTable()
+    scope = table.add_label_map(label_map)
+    numbers = [table.resolve(scope, *one) for one in objects]
+    items, names, place = table.finish()
+    ids = dict(zip(names, (item.id for item in items.items), strict=True))
+    return [None if n is None else names[place[n]] for n in numbers], ids
+
+
+def test_names_and_display_names() -> None:
+    assert resolve(PEOPLE, ("/m/1", 3)) == (["/m/1"], {"/m/2": 1, "/m/1": 3})
+    assert resolve(PEOPLE, ("person", None)) == (["person"], {"dog": 1, "person": 3})
+    # Both in one dataset are one class; it keeps its name.
+    assert resolve(PEOPLE, ("person", None), ("/m/1", None))[0] == ["/m/1", "/m/1"]
+
+
+def test_duplicate_names_ids_and_displays() -> None:
+    pairs = [(1, "a", "same"), (2, "b", "same"), (2, "c"), (5, "a")]
+    odd = LabelMap(tuple(LabelMapItem(*one) for one in pairs))
+    names, ids = resolve(odd, ("a", 1), ("b", 2), ("c", 2), (None, 5), ("same", None))
+    assert names == ["a", "b", "c", "a", "a"]
+    assert len(set(ids.values())) == len(ids) == 3
+    # With display names, two classes would have the same name.
+    names, _ = resolve(odd, ("same", None), (None, 2))
+    assert names == ["same", "b"]
+
+
+@given(st.lists(st.tuples(*[st.sampled_from("abc")] * 2), min_size=1, max_size=4), st.data())
+def test_crossed_names_mean_the_same_to_import_and_conversion(names, data) -> None:
+    """A text is a name first, whatever display names other classes have."""
+    items = [LabelMapItem(number, *pair) for number, pair in enumerate(names, 1)]
+    text = data.draw(st.sampled_from([name for name, _ in names]))
+    label_map = LabelMap(tuple(items))
+    classes = Classes({"map": label_map})
+    (number,) = classes.ids(label_map, [text], [None])
+    assert classes.label_map.class_names[number] == text
+    assert resolve(label_map, (text, None))[0] == [text]
+
+
+texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "c", "dog", "person", "/m/1", "7"]))
+ids = st.one_of(st.none(), st.integers(-2, 9))
+
+
+@given(st.sampled_from([None, PEOPLE]), st.lists(st.tuples(texts, ids), max_size=12))
+def test_a_text_always_decides_and_ids_are_unique(label_map, objects) -> None:
+    names, found = resolve(label_map, *objects)
+    assert len(set(found.values())) == len(found)
+    by_text: dict[str, str | None] = {}
+    for (text, _), name in zip(objects, names, strict=True):
+        if text:
+            assert name is not None
+            assert by_text.setdefault(text, name) == name
+        assert name is None or name in found
