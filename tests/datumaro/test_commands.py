@@ -68,9 +68,7 @@ def test_convert_there_and_back(tmp_path: Path, datum: Datum) -> None:
 @pytest.mark.parametrize(
     ("broken", "state"),
     [
-        (lambda data: b"", "empty"),
         (lambda data: data[:-500], "cut short"),
-        (lambda data: b"\0\0\0\x18ftypheic" + bytes(99), "HEIC"),
         (lambda data: b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer"),
     ],
 )
@@ -85,9 +83,7 @@ def test_a_damaged_image_is_named(
     assert str(photo) in output and state in output
 
 
-@pytest.mark.parametrize(
-    "name", ["a.record", "a.tfrecord", "a-00000-of-00002.tfrecord", "a.record-00000-of-00002"]
-)
+@pytest.mark.parametrize("name", ["a.record", "a-00000-of-00002.tfrecord"])
 def test_format_is_detected(make_shard, tmp_path: Path, datum: Datum, name: str) -> None:
     record = image() | objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/source_id": "1"}
     Path(make_shard("s", record)).rename(tmp_path / name)
@@ -106,11 +102,8 @@ ERRORS: dict[str, tuple[Any, str, Sequence[str]]] = {
                         ["record 0, byte 0: image/object/bbox box 0 is inverted"]),
     "an empty folder": (lambda folder: (folder / "s.tfrecord").unlink(), "voc",
                         ["no shard in this folder"]),
-    "no label map": (lambda folder: (folder / "label_map.pbtxt").write_text("<html></html>"),
-                     "voc", ["is not a label map but an HTML page"]),
     "two options": ({}, "tf_detection_api -- --num-shards 2 --shard-size 1MB",
                     ["exclude each other"]),
-    "no such map": ({}, "tf_detection_api -- --label-map nope", ["nope: no such label map"]),
     "a file": (lambda folder: (folder / "o").touch(), "tf_detection_api", ["File exists"]),
     "no mask": (objects([[0, 0, 1, 1]], ["x"], [1]) | {"image/object/mask": [b"no"]},
                 "tf_detection_api -- --save-masks",
@@ -163,15 +156,13 @@ class TestExportCommand:
         output = datum(f"export {arguments}", code=1)
         assert message in output and "Traceback" not in output
 
-    def test_one_shard(self, make_shard, tmp_path: Path, datum: Datum) -> None:
-        shard = make_shard("s", image() | objects([[0, 0, 1, 1]], ["x"], [1]))
-        datum(f"export -f coco -p {shard} -o o")
-        assert (tmp_path / "o" / "annotations").is_dir()
-
-    def test_help_and_defaults(self, tmp_path: Path, datum: Datum) -> None:
+    def test_help_shards_and_defaults(self, make_shard, tmp_path: Path, datum: Datum) -> None:
         assert "--overwrite" in datum("export -h")
-        shutil.copytree(VOC, tmp_path, dirs_exist_ok=True)
-        datum("export -f tf_detection_api -if voc -e /item[subset='val']")
+        record = image() | objects([[0, 0, 1, 1]], ["x"], [1])
+        datum(f"export -f coco -p {make_shard('s', record, folder=tmp_path / 's')} -o o")
+        assert (tmp_path / "o" / "annotations").is_dir()
+        shutil.copytree(VOC, tmp_path / "voc")
+        datum("export -f tf_detection_api -if voc -p voc -e /item[subset='val']")
         (made,) = tmp_path.glob("export-tf_detection_api*")
         assert {item.subset for item in import_dataset(made)} == {"val"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from pathlib import Path
@@ -12,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from datumaro.components.annotation import Bbox, Caption, Label, Mask, Points, Polygon, PolyLine
-from PIL import Image as PillowImage
 from tfod.datumaro import compat
 from tfod.datumaro.compat import DatasetItem
 from tfod.datumaro.formats.tf_detection_api import TfDetectionApiExporter
 from tfod.detection import keys
 from tfod.detection.detection import Detection
+from tfod.detection.images.image import image_size
 from tfod.detection.images.mask_images import decode_mask_png
 from tfod.detection.labels.label_map import read_label_map
 from tfod.sources.reading import read_examples
@@ -113,12 +112,10 @@ class TestImages:
         assert (found.filename, found.format) == (f"a.{(extension or 'jpg').lstrip('.')}", name)
         assert bytes(found.encoded) == data
 
-    def test_another_extension_re_encodes(self, tmp_path) -> None:
+    def test_images_are_encoded(self, tmp_path) -> None:
         found = export_one(tmp_path, data=jpeg(), save_media=True, image_ext=".png")
         assert (found.filename, found.format) == ("a.png", "png")
-        assert PillowImage.open(io.BytesIO(bytes(found.encoded))).size == (200, 100)
-
-    def test_pixels_are_encoded(self, tmp_path) -> None:
+        assert image_size(bytes(found.encoded)) == (100, 200)
         media = compat.image_from_pixels(np.full((4, 6, 3), 7, np.uint8), ".png", None)
         (found,) = export(dataset_of(DatasetItem(id="p", media=media)), tmp_path, save_media=True)
         assert (found.filename, found.format, found.height, found.width) == ("p.png", "png", 4, 6)
@@ -242,14 +239,13 @@ class TestRotation:
         shape = Bbox(40, 40, 20, 10, label=0, attributes={"rotation": rotation, "n": 1})
         assert in_pixels(export_one(tmp_path, shape)) == [[40, 40, 60, 50]]
 
-    def test_the_mask_is_rotated_too(self, tmp_path) -> None:
-        """CVAT and Datumaro 0.3 give degrees about the centre, clockwise."""
+    def test_the_mask_is_rotated_clockwise(self, tmp_path) -> None:
+        """CVAT and Datumaro 0.3 give degrees about the centre."""
         shape = Bbox(80, 40, 40, 20, label=0, attributes={"rotation": 45.0})
         found = export_one(tmp_path, shape, save_masks=True)
         ((left, _, right, _),) = in_pixels(found)
         assert right - left == pytest.approx(60 * 2**-0.5, abs=0.01)
         mask = decode_mask_png(found.masks[0].data)
-        assert int(mask.sum()) == pytest.approx(800, abs=60)
         assert mask[50 + 10, 100 + 10] and not mask[50 - 10, 100 + 10]
 
 
@@ -332,10 +328,6 @@ class TestRoundTrip:
         scores = [("label", 0, {"score": 0.25}), ("label", 1, {"score": 1.0})]
         assert sorted(found, key=str) == [("bbox", 2, {}), ("bbox", None, {}), *scores]
 
-    def test_coco_number_of_the_image_is_its_source_id(self, tmp_path) -> None:
-        (found,) = export(dataset_of(item("a", attributes={"id": 139})), tmp_path)
-        assert found.source_id == "139"
-
 
 class TestErrorsAndLosses:
     def test_invalid_boxes_and_the_error_policy(self, tmp_path) -> None:
@@ -386,22 +378,6 @@ class TestErrorsAndLosses:
 class TestClasses:
     """Ids and names of classes."""
 
-    def test_ids_survive_from_import_to_export(self, make_shard, tmp_path) -> None:
-        source = tmp_path / "in"
-        make_shard("s", image() | objects([[0, 0, 1, 1]], ["b"], [7]), folder=source)
-        text = "item {\n\tid: 3\n\tname: 'a'\n\tdisplay_name: 'A'\n}\n\n"
-        text += "item {\n\tid: 7\n\tname: 'b'\n}\n\n"
-        (source / "label_map.pbtxt").write_text(text)
-        (found,) = export(import_dataset(source), tmp_path / "out")
-        assert found.class_label == [7]
-        assert (tmp_path / "out" / "label_map.pbtxt").read_text() == text
-
-    def test_label_map_by_option(self, tmp_path) -> None:
-        found = export_one(tmp_path, Bbox(0, 0, 9, 9, label=1), label_map="coco")
-        assert (found.class_text, found.class_label) == (["dog"], [18])
-        label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
-        assert len(label_map.items) == 81 and label_map.find("кошка").id == 91
-
     def test_another_class_if_the_largest_id_is_used(self, tmp_path) -> None:
         last = 2**31 - 1
         label_map = tmp_path / "own.pbtxt"
@@ -431,10 +407,6 @@ class TestClasses:
         make_shard("s", record | {"image/neg_category_ids": [1]}, folder=tmp_path / "in")
         (found,) = export(import_dataset(tmp_path / "in"), tmp_path / "out", label_map="coco")
         assert found.image_attributes == {"neg_category_ids": [18]}
-
-    def test_no_classes_at_all(self, tmp_path) -> None:
-        export(dataset_of(item("a"), names=[]), tmp_path)
-        assert ids_of(import_dataset(tmp_path)) == {}
 
     def test_classes_with_only_an_id(self, tmp_path: Path) -> None:
         """The label map has the text of the records, and a text that is a number its own class."""

@@ -68,11 +68,6 @@ class TestShards:
         export(source, tmp_path, num_shards=2)
         assert len(shards_in(tmp_path)) == 2
 
-    def test_subsets_named_like_shards_or_folders(self, tmp_path) -> None:
-        names = ["train", "train-00000-of-00002", "train-00001-of-00002", "train/night"]
-        export(dataset_of(*[item("a", subset=name) for name in names]), tmp_path)
-        assert sorted(import_dataset(tmp_path).subsets()) == sorted(names)
-
 
 class TestInPlace:
     """``dataset.save`` into the folder from which a dataset was imported."""

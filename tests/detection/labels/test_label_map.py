@@ -181,19 +181,14 @@ def test_look_ups() -> None:
     assert LabelMap.from_names(["a", "b"]).items == (LabelMapItem(1, "a"), LabelMapItem(2, "b"))
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "highest"), [("coco", 80, 90), ("oxford_pets", 37, 37), ("voc2007", 20, 20)]
-)
-def test_packaged_label_maps(name: str, count: int, highest: int) -> None:
-    label_map, deviations = load_label_map(name)
-    ids = [item.id for item in label_map.items]
-    assert deviations == []
-    assert len(ids) == len(set(ids)) == count and max(ids) == highest and min(ids) == 1
-    assert len({item.class_name for item in label_map.items}) == count
-
-
-def test_names_of_packaged_label_maps() -> None:
+def test_packaged_label_maps() -> None:
     assert packaged_label_maps() == ["coco", "oxford_pets", "voc2007"]
+    for name, count, highest in (("coco", 80, 90), ("oxford_pets", 37, 37), ("voc2007", 20, 20)):
+        label_map, deviations = load_label_map(name)
+        ids = {item.id for item in label_map.items}
+        assert deviations == []
+        assert len(ids) == len(label_map.items) == count and (min(ids), max(ids)) == (1, highest)
+        assert len({item.class_name for item in label_map.items}) == count
     assert load_label_map("coco")[0].find_id(90).name == "toothbrush"
     with pytest.raises(LabelMapError, match="one of these names: coco, oxford_pets"):
         load_label_map("nope")
