@@ -212,27 +212,20 @@ class TestObjects:
             assert again.annotations[0].get_bbox() == [50, 10, 50, 30]
         assert again.annotations == item.annotations
 
-    def test_a_mask_with_other_pixels_has_another_box(self, make_shard, load) -> None:
-        make_shard("s", masked(MASK))
-        (item,) = load()
-        moved = item.annotations[0].wrap(image=np.roll(MASK, 50, axis=1))
-        assert moved.get_bbox()[0] == 110
-        assert item.annotations[0].wrap(label=0).get_bbox() == [50, 10, 50, 30]
-        assert copy.deepcopy(item).annotations[0].get_bbox() == [50, 10, 50, 30]
-
-    def test_an_empty_mask_has_a_box(self, make_shard, load, warnings) -> None:
-        make_shard("s", masked([[0, 0]]))
-        (item,) = load()
+    def test_boxes_of_masks(self, make_shard, load, warnings) -> None:
+        (item,) = load(make_shard("s", masked(MASK)))
+        mask = item.annotations[0]
+        for other in (mask.wrap(label=0), copy.deepcopy(item).annotations[0]):
+            assert other.get_bbox() == [50, 10, 50, 30]
+        assert mask.wrap(image=np.roll(MASK, 50, axis=1)).get_bbox()[0] == 110
+        opaque = np.zeros((100, 200, 4))
+        opaque[:, :, 3] = 255
+        opaque[5, 6, :3] = 1
+        (item,) = load(make_shard("opaque", masked(opaque)))
+        assert int(item.annotations[0].image.sum()) == 1
+        (item,) = load(make_shard("empty", masked([[0, 0]])))
         assert item.annotations[0].get_bbox() == [50, 10, 50, 30]
         assert warnings() == ["masks whose size differs from the image: 1"]
-
-    def test_opacity_is_not_a_mask(self, make_shard, load) -> None:
-        pixels = np.zeros((100, 200, 4))
-        pixels[:, :, 3] = 255
-        pixels[5, 6, :3] = 1
-        make_shard("s", masked(pixels))
-        (item,) = load()
-        assert int(item.annotations[0].image.sum()) == 1
 
     def test_keypoints(self, make_shard, load, tmp_path) -> None:
         (tmp_path / "label_map.pbtxt").write_text(
@@ -253,12 +246,9 @@ class TestObjects:
         assert [value.value for value in points.visibility] == [1, 2]
         schema = dataset.categories()[compat.AnnotationType.points].items[0]
         assert schema.labels == ["eye", "nose"]
-
-    def test_keypoints_without_visibility_and_names(self, make_shard, load) -> None:
-        half = [0.5, float("nan")]
-        points = {"image/object/keypoint/x": half, "image/object/keypoint/y": half}
-        make_shard("s", image() | objects([BOX], ["x"], [1]) | points)
-        (item,) = load()
+        (tmp_path / "label_map.pbtxt").unlink()  # neither names nor visibility
+        half = {f"image/object/keypoint/{side}": [0.5, np.nan] for side in "xy"}
+        (item,) = load(make_shard("t", image() | objects([BOX], ["x"], [1]) | half))
         points = item.annotations[1]
         assert [value.value for value in points.visibility] == [2, 0]
         assert points.points == [100, 50, 0, 0]

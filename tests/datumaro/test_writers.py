@@ -68,20 +68,6 @@ WRITERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             | {"3d_bbox_length": 1.5, "3d_bbox_rot_y": 0.5},
         },
     ),
-    "create_coco, without ids": (
-        [
-            SIZE
-            | SHA
-            | coded("000000000009.jpg", "9", "jpeg")
-            | objects([BOX], ["bowl"])
-            | attributes(is_crowd=1, area=1500.0)
-        ],
-        {
-            "boxes": [("bowl", *PIXELS)],
-            "attributes": {"is_crowd": True, "area": 1500.0},
-            "image": {"source_id": "9"},
-        },
-    ),
     "Model Garden's COCO, which omits the boxes of negatives": (
         [
             SIZE | SHA | coded("1.jpg", "1", "jpg") | objects([BOX], ["bowl"], [51]),
@@ -102,10 +88,6 @@ WRITERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             "attributes": {"group_of": False, "occluded": -1, "truncated": True}
             | {"depiction": False},
         },
-    ),
-    "raccoon, with the format jpg": (
-        [SIZE | coded("r-1.jpg", "r-1.jpg", "jpg") | objects([BOX], ["r"], [1])],
-        {"boxes": [("r", *PIXELS)]},
     ),
     "FiftyOne, with ids from 0 and paths as names": (
         [SIZE | coded(FIFTYONE, FIFTYONE, "jpg") | objects([BOX, BOX], ["x", "y"], [0, 1])],
@@ -135,7 +117,7 @@ def test_writers(make_shard, load, name: str) -> None:
     assert {key: found[key] for key in expected} == expected
 
 
-def test_create_coco_keypoints(make_shard, load) -> None:
+def test_create_coco_without_ids_with_keypoints(make_shard, load) -> None:
     points = {
         "x": [0.5, 0.0, 0.0, 0.0],
         "y": [0.5, 0.0, 0.0, 0.0],
@@ -143,11 +125,14 @@ def test_create_coco_keypoints(make_shard, load) -> None:
         "visibility": [2, 0, 0, 0],
         "text": ["nose", "left_eye"] * 2,
     }
-    record = SIZE | coded("9.jpg", "9", "jpeg") | objects([BOX, BOX], ["person", "dog"])
+    record = SIZE | SHA | coded("9.jpg", "9", "jpeg") | objects([BOX, BOX], ["person", "dog"])
+    record |= {"image/object/is_crowd": [0, 1], "image/object/area": [1500.0, 7.5]}
     make_shard("a", record | {f"image/object/keypoint/{key}": one for key, one in points.items()})
     dataset = load()
     (item,) = dataset
     assert [one.type.name for one in item.annotations] == ["bbox", "points", "bbox"]
+    assert item.annotations[2].attributes == {"is_crowd": True, "area": 7.5}
+    assert boxes(dataset) == [("person", *PIXELS), ("dog", *PIXELS)]
     schemas = dataset.categories()[compat.AnnotationType.points].items
     assert [schema.labels for schema in schemas.values()] == [["nose", "left_eye"]]
 

@@ -28,8 +28,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for subset, count in (("train", 64), ("val", 16)):
         records = [tfod.encode_detection(drawn(random, number)) for number in range(count)]
         tfod.write_records(folder, subset, records, num_shards=2)
-    items = tuple(tfod.LabelMapItem(n, name) for n, name in enumerate(CLASSES, 1))
-    (folder / "label_map.pbtxt").write_text(tfod.LabelMap(items).to_text())
+    (folder / "label_map.pbtxt").write_text(tfod.LabelMap.from_names(CLASSES).to_text())
     return folder
 
 
