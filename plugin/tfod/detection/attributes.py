@@ -112,6 +112,8 @@ def encode_attribute(
     if attribute is not None and name != attribute.name:
         corrections.names[attribute.name] = name
         name = attribute.name
+    if set(map(type, values)) == {_TYPE_OF_KIND[kind]}:
+        return  # the usual case
     for number, value in enumerate(values):
         if value is None:
             corrections.absent.setdefault(number, []).append(name)

@@ -108,6 +108,8 @@ def enclose_visible(points: Sequence[float], size: tuple[int, int]) -> PixelBox:
 
 def parse_degrees(value: Any) -> float:
     """Parse the degrees of a rotation; 0 for full turns and if it is not an angle."""
+    if not value:
+        return 0.0  # the usual case
     with contextlib.suppress(ValueError, TypeError):
         degrees = 0.0 if isinstance(value, bool) else float(value)
         return degrees if abs(degrees) < _MAX_DEGREES and degrees % 360 else 0.0

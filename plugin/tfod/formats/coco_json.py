@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,18 +204,27 @@ def merge_categories(
 # Values of JSON
 
 
-@contextlib.contextmanager
-def convert_entry_errors(location: str) -> Iterator[None]:
-    """Convert errors from parsing an entry to TfodError."""
-    try:
-        yield
-    except KeyError as error:
-        raise TfodError(f"{location}: {error} is missing; add it") from None
-    except ValueError as error:
-        reason = " ".join(str(error).split())[:_MAX_REASON]
-        raise TfodError(f"{location}: {reason}; correct it") from None
-    except (TypeError, AttributeError, OverflowError):
-        raise TfodError(f"{location}: a value has the wrong type; correct it") from None
+class convert_entry_errors:  # noqa: N801 - a context manager, ten times as fast as a generator
+    """Convert errors from parsing the entry at ``location`` to TfodError."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, KeyError):
+            reason = f"{error} is missing; add it"
+        elif isinstance(error, ValueError):
+            reason = f"{' '.join(str(error).split())[:_MAX_REASON]}; correct it"
+        elif isinstance(error, (TypeError, AttributeError, OverflowError)):
+            reason = "a value has the wrong type; correct it"
+        else:
+            return
+        raise TfodError(f"{self._location}: {reason}") from None
 
 
 def get_scalar(entry: Mapping[str, Any], key: str) -> Any:

@@ -189,6 +189,12 @@ class Images:
         """
         classes, labels = self.all_classes, detection.image_labels
         ids = self.classes[self.splits[row] : self.splits[row + 1]]
+        names = classes.label_map.class_names
+        detection = replace(
+            detection, class_text=[names[class_id] for class_id in ids], class_label=ids
+        )
+        if not labels and not detection.image_masks and not detection.image_attributes:
+            return detection
         if detection.image_masks.get("panoptic_category"):
             classes.require_same_ids(self.label_map, f"image {excerpt(detection.filename)}")
 
@@ -201,11 +207,8 @@ class Images:
             name: to_new_ids([None] * len(values), list(values))
             for name, values in detection.image_attributes.items()
         }
-        names = classes.label_map.class_names
         return replace(
             detection,
-            class_text=[names[class_id] for class_id in ids],
-            class_label=ids,
             image_labels=[
                 replace(label, text=names.get(new_id, label.text), label=new_id)
                 for label, new_id in zip(labels, image_ids, strict=True)

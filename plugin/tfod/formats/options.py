@@ -160,6 +160,8 @@ class ConversionProblems:
         """
         sides = np.abs(corners)
         self.boxes += len(corners)
+        if (sides.max(axis=1, initial=0) > LOOKS_LIKE_PIXELS).all():
+            return  # the usual case
         has_fractions = (sides % 1 > 0).any(1)
         is_small = (sides <= 1).all(1) | (sides <= LOOKS_LIKE_PIXELS).all(1) & has_fractions
         self.normalized += int((is_small & sides.any(1)).sum())

@@ -254,7 +254,8 @@ def _read_object(
 ) -> AnnotatedObject | None:
     """Read an <object>, or return None if it is left out; missing flags are 0."""
     location, problems = f"{path}, line {element.sourceline}", builder.problems
-    texts = {child.tag: (child.text or "").strip() for child in element if not len(child)}
+    children = list(element)
+    texts = {child.tag: (child.text or "").strip() for child in children if not len(child)}
     name = problems.trim(element.findtext("name") or texts.get("name", ""), location)
     box, degrees = _read_box(element, path, location, problems)
     if not name:
@@ -267,11 +268,12 @@ def _read_object(
     if builder.options.ignore_difficult and values["difficult"]:
         problems.add("difficult objects, left out", location)
         return None
-    if len(element.findall("bndbox")) > 1:
+    boxes = [child for child in children if child.tag == "bndbox"]
+    if len(boxes) > 1:
         problems.add("objects with several <bndbox>, read only the first", location)
-    unread = [child.tag for child in element if len(child) or texts[child.tag]]
-    unread = [tag for tag in unread if tag not in _FIELDS]
-    unread += [child.tag for child in element.iterfind("bndbox/*") if child.tag not in _BOX_TAGS]
+    unread = [child.tag for child in children if child.tag not in _FIELDS]
+    unread = [tag for tag in unread if texts.get(tag) != ""]
+    unread += [side.tag for child in boxes for side in child if side.tag not in _BOX_TAGS]
     if unread:
         degrees = degrees or element.findtext(".//rotation") or element.findtext(_CVAT_ROTATION)
         names = {item.findtext("name") for item in element.iterfind("attributes/*")}
@@ -285,6 +287,8 @@ def _read_object(
 
 def _read_flag(text: str, tag: str, location: str, problems: ConversionProblems) -> int:
     """Read a whole number, or a word for 0 or 1; other texts are counted and become 0."""
+    if text in ("0", "1"):
+        return int(text)
     with contextlib.suppress(ValueError):
         value = float(_FLAG_WORDS.get(text.lower(), text))
         if value.is_integer() and abs(value) < 1 << 63:
@@ -298,7 +302,13 @@ def _read_box(
     element: Any, path: str, location: str, problems: ConversionProblems
 ) -> tuple[PixelBox | None, object]:
     """Return the box of an object in pixels, and the rotation of a <robndbox> in degrees."""
-    corners, rotated = element.find("bndbox"), element.find("robndbox")
+    corners = element.find("bndbox")
+    if corners is not None and len(corners) == len(_SIDES):  # the usual case
+        texts = {child.tag: child.text or "" for child in corners}
+        with contextlib.suppress(KeyError, ValueError):
+            left, top, right, bottom = (float(texts[side]) for side in _SIDES)
+            return (left, top, right, bottom), None
+    rotated = element.find("robndbox")
     if corners is not None and corners.find(_CORNERS[0]) is not None:
         problems.add(ROTATED, location)
         points = [read_number(corners, tag, path, finite=False) for tag in _CORNERS]

@@ -120,7 +120,11 @@ def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
     ``is_box`` marks a placeholder: the OD API needs a mask for every object or for none.
     """
     header = struct.pack(">II5B", *mask.shape[::-1], *_PALETTE_OF_TWO)
-    chunks = _chunk(b"IHDR", header) + _PALETTE + _pack_rows(np.packbits(mask.astype(bool, copy=False), axis=1))
+    chunks = (
+        _chunk(b"IHDR", header)
+        + _PALETTE
+        + _pack_rows(np.packbits(mask.astype(bool, copy=False), axis=1))
+    )
     return _SIGNATURE + chunks + (_BOX_MARKER if is_box else b"") + _END
 
 

@@ -128,25 +128,28 @@ def iterate_children(stream: Any, name: str, root: str, tags: Collection[str]) -
 
 def parse_xml(path: str) -> Any:
     """Parse a small document, and return its root with lowercase tags, or raise TfodError."""
-    with convert_os_errors(path), _import_lxml(path) as etree:
-        if os.path.getsize(path) > _MAX_PARSED_BYTES:
+    with convert_os_errors(path), Path(path).open("rb") as file:
+        if os.fstat(file.fileno()).st_size > _MAX_PARSED_BYTES:
             limit = _MAX_PARSED_BYTES >> 20
             raise TfodError(f"{path} has more than {limit} MiB, too much for one image")
-        # Pass bytes, because lxml expects file names in UTF-8.
-        data = Path(path).read_bytes()
-        PROGRESS.add(FILES_READ)
-        tree = etree.parse(io.BytesIO(data), etree.XMLParser(**_SAFE))
-    _check(tree, path, None)
+        data = file.read()
+    PROGRESS.add(FILES_READ)
+    with _import_lxml(path) as etree:
+        root = etree.fromstring(data, etree.XMLParser(**_SAFE))
+    _check(root.getroottree(), path, None)
     if _UPPERCASE_TAG.search(data.replace(b"\0", b"")):  # NUL bytes occur in UTF-16
-        for element in tree.iter("*"):
+        for element in root.iter("*"):
             element.tag = element.tag.lower()
-    return tree.getroot()
+    return root
 
 
 def read_number(element: Any, tag: str, path: str, *, finite: bool = True) -> float:
     """Parse the number in a child of an element, as :func:`parse_number` does."""
     child = element.find(tag)
     text = "" if child is None else (child.text or "").strip()
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value  # the usual case
     line = (element if child is None else child).sourceline
     return parse_number(text, f"{path}, line {line}: <{tag}> is", finite)
 

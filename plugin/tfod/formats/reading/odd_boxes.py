@@ -54,10 +54,10 @@ def select_writable_boxes(
     in_pixels = size != NORMALIZED
     if in_pixels:
         problems.count_boxes(corners)
+    if (corners >= 0).all() and (corners <= sides).all() and have_area(corners / sides).all():
+        return corners, list(range(len(corners)))  # the usual case
     tolerance = FLOAT32_ERROR + (_DECIMAL_ERROR / sides if in_pixels else 0)
     defects = list_box_defects(corners / sides, tolerance)
-    if not any(defects) and (corners >= 0).all() and (corners <= sides).all():
-        return corners, list(range(len(corners)))
     clipped = np.clip(corners, 0, sides)
     selected = []
     for row, defect in enumerate(defects):
