@@ -199,6 +199,7 @@ def convert(
     subset: str | None = None,
     num_shards: int = 1,
     masks: bool = False,
+    keypoints: bool = False,
     ignore_difficult: bool = False,
     receiver: str | None = None,
     boxes: str | None = None,
@@ -220,7 +221,8 @@ def convert(
         profile: name or file of the keys of the source shards.
         subset: the only subset to convert; without subsets, the name of the result (``--set``).
         num_shards: number of shards per subset.
-        masks: write the outline of each object as a mask.
+        masks: write the outline of each object as a mask; in YOLO, as a polygon.
+        keypoints: write poses to YOLO, also if the objects have masks.
         ignore_difficult: leave out objects that VOC marks as difficult.
         receiver: program that will read the shards (``--for``).
         boxes: ``pixels`` if the boxes of the source shards are in pixels.
@@ -248,6 +250,7 @@ def convert(
         no_images=no_images,
         subset=subset,
         masks=masks,
+        keypoints=keypoints,
         ignore_difficult=ignore_difficult,
         odd_boxes=OddBoxes(odd_boxes),
         odd_masks=OddMasks(odd_masks),

@@ -29,13 +29,17 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 _HEIGHT, _WIDTH = 60, 90
 _IMAGE = encode_mask_png(np.zeros((_HEIGHT, _WIDTH), bool))
 _MASK_FORMATS = ("coco", "cvat_xml")
+_PLAIN = Options()
+_OUTLINES, _POSES = Options(masks=True), Options(keypoints=True)  # of YOLO
 
 
-def there_and_back(source: Path, folder: Path, name: str, odd: str = "refuse") -> Path:
+def there_and_back(
+    source: Path, folder: Path, name: str, odd: str = "refuse", written: Options = _PLAIN
+) -> Path:
     """The shards of a source that were another format in between."""
-    convert(str(source), str(folder / name), Options(), target_format=name)
+    convert(str(source), str(folder / name), written, target_format=name)
     back = folder / f"from_{name}"
-    options = Options(odd_boxes=OddBoxes(odd), masks=name in _MASK_FORMATS)
+    options = Options(odd_boxes=OddBoxes(odd), masks=name in _MASK_FORMATS or written.masks)
     convert(str(folder / name), str(back), options, name, "shards")
     return back
 
@@ -164,38 +168,47 @@ _NO_VOC = {
 
 
 @pytest.mark.parametrize(
-    ("name", "lost"),
+    ("name", "options", "lost"),
     [
-        ("coco", {"2 captions"}),
-        ("voc", _NO_VOC),
-        ("yolo", _NO_VOC | {"1 difficult"}),
-        ("csv", _NO_VOC | {"1 difficult"}),
-        ("cvat_xml", {"2 captions", "1 source_id"}),
+        ("coco", _PLAIN, {"2 captions"}),
+        ("voc", _PLAIN, _NO_VOC),
+        ("yolo", _OUTLINES, _NO_VOC - {"2 masks"} | {"1 difficult"}),
+        ("yolo", _POSES, _NO_VOC - {"2 keypoints"} | {"1 difficult"}),
+        ("csv", _PLAIN, _NO_VOC | {"1 difficult"}),
+        ("cvat_xml", _PLAIN, {"2 captions", "1 source_id"}),
     ],
 )
-def test_what_has_no_place_is_counted(tmp_path: Path, name: str, lost: set[str]) -> None:
+def test_what_has_no_place_is_counted(
+    tmp_path: Path, name: str, options: Options, lost: set[str]
+) -> None:
     write_records(tmp_path / "shards", "train", [encode_detection(masked())])
-    done = convert(str(tmp_path / "shards"), str(tmp_path / "out"), Options(), target_format=name)
+    done = convert(str(tmp_path / "shards"), str(tmp_path / "out"), options, target_format=name)
     found = [note.partition(": ")[2] for note in done.notes if note.startswith("not written")]
     assert {one for note in found for one in note.split(", ")} == lost
 
 
-@pytest.mark.parametrize("name", _MASK_FORMATS)
-def test_masks_and_attributes(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("coco", _PLAIN), ("cvat_xml", _PLAIN), ("yolo", _OUTLINES), ("yolo", _POSES)],
+)
+def test_masks_and_attributes(tmp_path: Path, name: str, options: Options) -> None:
     ours = masked()
     write_records(tmp_path / "shards", "train", [encode_detection(ours)])
     (theirs,) = read_detections(
-        there_and_back(tmp_path / "shards", tmp_path, name) / "train.tfrecord"
+        there_and_back(tmp_path / "shards", tmp_path, name, written=options) / "train.tfrecord"
     )
-    assert ours.masks is not None and theirs.masks is not None
-    for one, other in zip(ours.masks, theirs.masks, strict=True):
-        assert one is not None and other is not None and not is_box_png(other.data)
-        np.testing.assert_array_equal(decode_mask_png(one.data), decode_mask_png(other.data))
-    for key, values in ours.attributes.items():
+    np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+    assert ours.masks is not None and ours.keypoints is not None
+    if not options.keypoints:
+        assert theirs.masks is not None
+        for one, other in zip(ours.masks, theirs.masks, strict=True):
+            assert one is not None and other is not None and not is_box_png(other.data)
+            np.testing.assert_array_equal(decode_mask_png(one.data), decode_mask_png(other.data))
+    for key, values in ours.attributes.items() if name != "yolo" else ():
         assert theirs.attributes[key] == values, key
-    if name == "coco":
-        assert theirs.source_id == "7"
-        assert ours.keypoints is not None and theirs.keypoints is not None
+    if name == "coco" or options.keypoints:
+        assert theirs.source_id == "7" or options.keypoints
+        assert theirs.keypoints is not None
         np.testing.assert_allclose(ours.keypoints.xy, theirs.keypoints.xy, atol=1e-6)
         np.testing.assert_array_equal(ours.keypoints.visibility, theirs.keypoints.visibility)
         assert theirs.keypoints.names == ours.keypoints.names

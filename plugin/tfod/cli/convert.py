@@ -38,17 +38,20 @@ def add_arguments(parser: Parser) -> None:
     add("--from", metavar="FORMAT", help=text, choices=FORMATS, dest="source_format")
     text = "format of DEST: one of these, keras_coco, roboflow or roboflow_coco (default: shards)"
     add("--to", metavar="FORMAT", help=text, choices=TARGETS, dest="target_format")
-    text = "folder to read images from; folder to write them to if SOURCE is shards"
+    text = "folder of images to read; from shards, to write"
     add("--images", metavar="DIR", help=text, type=not_empty)
-    text = "do not write images; use the image sizes in the annotations"
+    text = "write no images; use the sizes in the annotations"
     add("--no-images", action="store_true", help=text)
-    add_label_map(add, "label map with the class ids (default: ids in SOURCE)")
+    add_label_map(add, "label map with class ids (default: ids in SOURCE)")
     add_profile(add)
     text = "convert only this subset; without subsets, the name of the result"
     add("--set", metavar="NAME", help=text, dest="subset", type=not_empty)
-    text = "shards per subset, at most one per image (default: 1)"
+    text = "number of shards per subset (default: 1)"
     add("--num-shards", metavar="N", help=text, type=whole_number(1, MAX_SHARDS), default=1)
-    add("--masks", action="store_true", help="write the outline of each object as a mask")
+    text = "write outlines as masks, and to YOLO the opposite"
+    add("--masks", action="store_true", help=text)
+    text = "write poses to YOLO if the objects have masks, too"
+    add("--keypoints", action="store_true", help=text)
     text = "omit objects that VOC marks as difficult"
     add("--ignore-difficult", action="store_true", help=text)
     add_receiver(add)

@@ -17,13 +17,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from tfod.detection.detection import Detection, Keypoints, PngMask
-from tfod.detection.images.mask_images import (
-    draw_segmentation,
-    encode_mask_png,
-    fill_box,
-    run_lengths,
-)
+from tfod.detection.detection import Detection, Keypoints
+from tfod.detection.images.mask_images import draw_segmentation, run_lengths
 from tfod.detection.labels.label_map import LabelMap, LabelMapItem
 from tfod.errors import TfodError
 from tfod.formats.coco_json import (
@@ -44,8 +39,8 @@ from tfod.formats.format_writer import ATTRIBUTES, SOURCE_ID, FormatWriter, get_
 from tfod.formats.numbers import DECIMALS, format_numbers, format_rows, multiply_as_typed
 from tfod.formats.options import ConversionProblems, Options
 from tfod.formats.reading.documents import to_short_json
-from tfod.formats.reading.files import Frame, ImageFiles
-from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, read_rotation
+from tfod.formats.reading.files import ImageFiles
+from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, draw_masks, read_rotation
 from tfod.sources.format_recognition import SourceFiles, find_coco_files
 from tfod.tfrecord.shard_sets.shard_names import to_stem
 
@@ -78,7 +73,7 @@ def read(source: str, options: Options) -> Dataset:
         for subset, file in select_subsets(files_by_subset, options.subset, source).items()
     ]
     classes = merge_categories(documents, options.label_map, problems)
-    draw = functools.partial(_draw_masks, problems) if options.masks else None
+    draw = functools.partial(draw_masks, draw_segmentation, problems) if options.masks else None
     builder = DatasetBuilder(classes, options, problems, draw=draw)
     subsets = {document.subset: _build_detections(document, builder) for document in documents}
     ids = [str(image.get("id")) for document in documents for image in document.images]
@@ -158,23 +153,6 @@ def _read_object(
             points[rows] = parse_keypoints(entry["keypoints"], len(rows))
     values = {**attributes, **values}
     return AnnotatedObject(category.class_name, box, location, values, points, outline, details)
-
-
-def _draw_masks(
-    problems: ConversionProblems, objects: Sequence[AnnotatedObject], frame: Frame
-) -> list[PngMask]:
-    """Draw a mask for each object, since the OD API needs all of them."""
-    size, image_size = frame.size or (0, 0), frame.image_size or (0, 0)
-    masks = []
-    for item in objects:
-        pixels = draw_segmentation(item.outline, size, item.location)
-        is_box = pixels is None
-        if pixels is None:
-            problems.add("annotations without segmentation, replaced by their box", item.location)
-            corners = item.box * np.tile(np.divide(image_size, size)[::-1], 2)
-            pixels = fill_box(tuple(corners.tolist()), image_size)
-        masks.append(PngMask(encode_mask_png(pixels, is_box=is_box)))
-    return masks
 
 
 # Writing

@@ -74,7 +74,8 @@ class Options:
         unpacked_folder: folder of the unpacked source. Images outside it and links are not read.
         no_images: whether images are omitted; sizes are then taken from the annotations.
         subset: name of the only subset to read; for a dataset without subsets, its name.
-        masks: whether outlines become masks of shards.
+        masks: whether outlines become masks of shards, and objects become outlines in YOLO.
+        keypoints: whether objects become poses in YOLO if they have masks, too.
         ignore_difficult: whether objects that VOC marks as difficult are left out.
         odd_boxes, odd_masks: treatment of boxes and masks that do not fit their image.
         upright: whether images with an EXIF orientation are stored rotated. Otherwise their bytes
@@ -96,6 +97,7 @@ class Options:
     no_images: bool = False
     subset: str | None = None
     masks: bool = False
+    keypoints: bool = False
     ignore_difficult: bool = False
     odd_boxes: OddBoxes = OddBoxes.REFUSE
     odd_masks: OddMasks = OddMasks.REFUSE

@@ -179,6 +179,8 @@ def convert(
         raise TfodError(
             f"{target}: only shards can be split into several files; remove the number of shards"
         )
+    if target_format != "yolo" and options.keypoints:
+        raise TfodError(f"{target}: --keypoints only applies to --to yolo; remove it")
     if source_format != SHARDS and options.boxes_in_pixels:
         raise TfodError(f"{source}: --boxes only applies to shards; remove it")
     # Shards may be written next to the annotations that they are made from.

@@ -22,7 +22,7 @@ from tfod.detection.detection import (
     ShapeDetails,
     index_shape_details,
 )
-from tfod.detection.images.mask_images import box_outline
+from tfod.detection.images.mask_images import box_outline, encode_mask_png, fill_box
 from tfod.detection.labels.dataset_classes import Classes
 from tfod.detection.labels.label_map import (
     LabelMap,
@@ -168,6 +168,29 @@ def read_rotation(
     return ShapeDetails()
 
 
+def draw_masks(
+    draw_outline: Callable[[Any, Size, str], np.ndarray | None],
+    problems: ConversionProblems,
+    objects: Sequence[AnnotatedObject],
+    frame: Frame,
+) -> list[PngMask]:
+    """Draw a mask for each object, since the OD API needs all of them; boxes are in pixels.
+
+    ``draw_outline`` draws an outline in a size, at a location for messages; None if it is empty.
+    """
+    size, image_size = frame.size or (0, 0), frame.image_size or (0, 0)
+    masks = []
+    for item in objects:
+        pixels = draw_outline(item.outline, size, item.location)
+        is_box = pixels is None
+        if pixels is None:
+            problems.add("annotations without segmentation, replaced by their box", item.location)
+            corners = item.box * np.tile(np.divide(image_size, size)[::-1], 2)
+            pixels = fill_box(tuple(corners.tolist()), image_size)
+        masks.append(PngMask(encode_mask_png(pixels, is_box=is_box)))
+    return masks
+
+
 @dataclass(frozen=True)
 class DatasetBuilder:
     """Builds the records of a dataset from its annotations.
@@ -183,7 +206,7 @@ class DatasetBuilder:
     options: Options
     problems: ConversionProblems
     is_normalized: bool = False
-    draw: Callable[[Sequence[AnnotatedObject], Frame], Sequence[PngMask]] | None = None
+    draw: Callable[[Sequence[AnnotatedObject], Frame], Sequence[PngMask] | None] | None = None
 
     def build_detection(
         self,
@@ -256,7 +279,7 @@ class DatasetBuilder:
             class_label=[self.classes.get_id(item.name, item.location) for item in kept],
             attributes={name: [item.attributes.get(name) for item in kept] for name in attributes},
             shape_details=index_shape_details([item.details for item in kept]),
-            masks=self.draw(kept, frame) if self.draw and size else None,
+            masks=self.draw(kept, frame) if self.draw and frame.size else None,
             keypoints=_stack_keypoints(kept, size, point_count, point_names)
             if size and point_count
             else None,

@@ -1,4 +1,4 @@
-"""YOLO: Ultralytics' ``data.yaml``, Darknet's ``obj.names``, or labels next to images.
+"""Reading of YOLO datasets.
 
 A line has the number of a class, counted from 0, and the normalized centre, width and height of a
 box; then keypoints if the YAML has ``kpt_shape``. An outline may replace the box. Sources:
@@ -8,10 +8,9 @@ ultralytics/data/utils.py; docs.ultralytics.com/datasets/detect and /pose; CVAT'
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-import json
 import os
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,38 +18,35 @@ from typing import Any
 import numpy as np
 
 from tfod.detection.box_geometry import enclose_points
-from tfod.detection.detection import Detection
+from tfod.detection.detection import Detection, PngMask
 from tfod.detection.images.image import FORMAT_OF_EXTENSION
-from tfod.detection.labels.label_map import LabelMap
+from tfod.detection.images.mask_images import fill_polygon
 from tfod.errors import TfodError, excerpt, how_to_install
-from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, Images, select_subsets
-from tfod.formats.format_writer import FormatWriter
-from tfod.formats.numbers import format_numbers, format_rows, multiply_as_typed
+from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, select_subsets
 from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.formats.reading.documents import open_text, read_lines
-from tfod.formats.reading.files import ImageFiles, is_image_file, may_read, walk_files
-from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses
+from tfod.formats.reading.files import Frame, ImageFiles, Size, is_image_file, may_read, walk_files
+from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses, draw_masks
 from tfod.sources.format_recognition import NAMES_FILES, YAML_FILES, SourceFiles, find_yolo_file
 from tfod.tfrecord.image_names import safe_relative_path
-from tfod.tfrecord.shard_sets.shard_names import to_stem
 
 _LABELS = "labels"
 _DATA = "obj.data"
 _IGNORED = ("classes", "names", "backup", "")  # keys of obj.data that are not subsets
 _SUBSETS = ("train", "val", "validation", "test", "minival")
-_OUTLINES = "outlines, replaced by their enclosing boxes"
+_OUTLINES = "outlines, replaced by their enclosing boxes because --masks is not set"
 _CONFIDENCES = "confidences after boxes, ignored"
 _NAMESAKES = "classes with the name of another one, merged into one class"
+_SAME_IMAGES = "subsets with the same images as another one, read once"
 _UNLABELLED = "images without a label file, written without objects"
 _NO_IMAGE = "label files without an image, left out"
 _NO_LABELS = Refusal("datasets without any label file", "add it, with the same case in its name")
 _MISSING_FOLDERS = "folders of images that do not exist, skipped"
 _NULLS = (None, "", "~", "null", "Null", "NULL")
-_BOX_NUMBERS = 5  # class, centre and size
+BOX_NUMBERS = 5
+"""The numbers of a box in a line: class, centre, width and height."""
 _MIN_OUTLINE_NUMBERS = 7
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-
-# Reading
 
 
 @dataclass(frozen=True)
@@ -62,12 +58,14 @@ class _Layout:
         names: class names by number.
         subsets: folders or lists of images by subset.
         points: number of keypoints per object and of numbers per keypoint; 0, 0 for none.
+        point_names: names of the keypoints; empty if unknown.
     """
 
     file: str
     names: Mapping[int, str]
     subsets: Mapping[str, list[str]]
     points: tuple[int, int] = (0, 0)
+    point_names: Sequence[str] = ()
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -87,7 +85,8 @@ def read(source: str, options: Options) -> Dataset:
     for number, name in sorted(layout.names.items()):
         if first.setdefault(name, number) != number:
             problems.add(_NAMESAKES, f"{file}: {excerpt(name)} is {first[name]} and {number}")
-    builder = DatasetBuilder(classes, options, problems, is_normalized=True)
+    draw = functools.partial(_draw_masks, problems) if options.masks else None
+    builder = DatasetBuilder(classes, options, problems, is_normalized=True, draw=draw)
     subsets = select_subsets(layout.subsets, options.subset, file)
     for path in itertools.chain(*subsets.values()):
         if not may_read(path, options.unpacked_folder):
@@ -119,7 +118,19 @@ def _read_yaml(file: str, problems: ConversionProblems) -> _Layout:
     subsets = _find_existing(named, roots, file, problems)
     if not subsets:
         raise TfodError(f"{file} names no folder of images; add train: images/train")
-    return _Layout(file, names, subsets, _read_kpt_shape(settings.get("kpt_shape"), file))
+    first: dict[str, str] = {}
+    for subset, paths in list(subsets.items()):
+        # Ultralytics requires val, which often names the images of train.
+        if (other := first.setdefault(str(paths), subset)) != subset:
+            problems.add(_SAME_IMAGES, f"{file}: {subset}, as {other}")
+            del subsets[subset]
+    points = _read_kpt_shape(settings.get("kpt_shape"), file)
+    point_names = settings.get("kpt_names")
+    if isinstance(point_names, dict):  # the names by class; all classes have the same keypoints
+        point_names = next(iter(point_names.values()), None)
+    if not isinstance(point_names, list) or len(point_names) != points[0]:
+        point_names = ()
+    return _Layout(file, names, subsets, points, list(map(str, point_names)))
 
 
 def _load_yaml(file: str) -> Any:
@@ -240,7 +251,7 @@ def _find_unused_labels(image_folder: str, used: Container[str]) -> Iterator[str
     for path in (path for path in paths if path not in used):
         with contextlib.suppress(TfodError, ValueError):  # not a label file
             _, line = next(read_lines(path), (0, ""))
-            if not line or len(list(map(float, line.split()))) >= _BOX_NUMBERS:
+            if not line or len(list(map(float, line.split()))) >= BOX_NUMBERS:
                 yield path
 
 
@@ -261,13 +272,19 @@ def _build_parts(
             if not exists:
                 problems.add(_UNLABELLED, file)
             objects = [
-                _read_object(line.split(), f"{file}, line {number}", layout, problems)
+                _read_object(line.split(), f"{file}, line {number}", layout, builder)
                 for number, line in (read_lines(file) if exists else ())
             ]
             images = finders.setdefault(folder, ImageFiles([folder], root=root))
             location = file if location in paths else location
             yield builder.build_detection(
-                images, [name], (None, None), objects, location, point_count=layout.points[0]
+                images,
+                [name],
+                (None, None),
+                objects,
+                location,
+                point_count=layout.points[0],
+                point_names=layout.point_names,
             )
 
     for subset, paths in subsets.items():
@@ -281,14 +298,14 @@ def _build_parts(
 
 
 def _read_object(
-    parts: list[str], location: str, layout: _Layout, problems: ConversionProblems
+    parts: list[str], location: str, layout: _Layout, builder: DatasetBuilder
 ) -> AnnotatedObject:
     try:
         numbers = [float(part) for part in parts]
     except ValueError:
         numbers = []
     count, size = layout.points
-    extra = len(numbers) - _BOX_NUMBERS
+    extra = len(numbers) - BOX_NUMBERS
     is_outline = not count and len(numbers) >= _MIN_OUTLINE_NUMBERS and len(numbers) % 2
     if not is_outline and extra not in (0, 1, *((count * size,) if count else ())):
         shape = f"kpt_shape [{count}, {size}]" if count else "four numbers, x y width height"
@@ -297,13 +314,14 @@ def _read_object(
     if name is None:
         raise TfodError(f"{location}: class {parts[0]} is not named in {layout.file}; add it")
     if is_outline:
-        problems.add(_OUTLINES, location)
-        return AnnotatedObject(name, enclose_points(numbers[1:]), location)
+        if not builder.options.masks:
+            builder.problems.add(_OUTLINES, location)
+        return AnnotatedObject(name, enclose_points(numbers[1:]), location, outline=numbers[1:])
     if extra == 1 and count * size != 1:
-        problems.add(_CONFIDENCES, location)
-    x, y, width, height = numbers[1:_BOX_NUMBERS]
+        builder.problems.add(_CONFIDENCES, location)
+    x, y, width, height = numbers[1:BOX_NUMBERS]
     box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-    keypoints = numbers[_BOX_NUMBERS:]
+    keypoints = numbers[BOX_NUMBERS:]
     points = _read_keypoints(keypoints, layout.points, location) if extra > 1 else None
     return AnnotatedObject(name, box, location, points=points)
 
@@ -318,78 +336,18 @@ def _read_keypoints(numbers: list[float], shape: tuple[int, int], location: str)
     return np.column_stack([xy, visibility.astype(np.int64)])
 
 
-# Writing
-
-_DECIMALS = 15  # the precision of a double
-_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that YAML does not allow or treats as line ends, and that JSON does not escape."""
-_REQUIRED = ("train", "val")
-_RESERVED_KEYS = (
-    *("path", "names", "nc", "channels", "download", "yaml_file"),
-    *("kpt_shape", "kpt_names", "flip_idx"),
-)
-_MISSING_SUBSETS = "subsets that Ultralytics requires in data.yaml and that do not exist"
+def _draw_masks(
+    problems: ConversionProblems, objects: Sequence[AnnotatedObject], frame: Frame
+) -> list[PngMask] | None:
+    """Draw the mask of each object; return None if no object has an outline."""
+    if all(item.outline is None for item in objects):
+        return None
+    sides = np.tile((frame.size or (0, 0))[::-1], 2)
+    in_pixels = [item._replace(box=np.multiply(item.box, sides).tolist()) for item in objects]
+    return draw_masks(_fill_outline, problems, in_pixels, frame)
 
 
-class Writer(FormatWriter):
-    """Writes classes in the order of the label map, followed by classes that it lacks."""
-
-    def __init__(self, folder: str, image_folder: str | None, options: Options) -> None:
-        super().__init__(folder, image_folder, options)
-        self._numbers: dict[int, int] = {}  # by class id
-        self._numbered: LabelMap | None = None
-        self._subsets: list[str] = []
-
-    def require_name(self, subset: str) -> None:
-        super().require_name(subset)
-        if subset in _RESERVED_KEYS:
-            raise TfodError(
-                f"the subset {excerpt(subset)} has a reserved name in data.yaml; rename it"
-            )
-
-    def begin(self, subset: str) -> None:
-        self._subsets.append(to_stem(subset))
-
-    def add(self, images: Images, label_map: LabelMap) -> None:
-        subset = to_stem(images.subset)
-        names = self._write_images(images, subset)
-        for item in label_map.items if label_map is not self._numbered else ():
-            self._numbers.setdefault(item.id, len(self._numbers))
-        self._numbered = label_map
-        numbers = np.array([self._numbers[class_id] for class_id in images.classes], np.int64)
-        left, top, right, bottom = multiply_as_typed(images.boxes, 1).T
-        sides = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
-        x, y, w, h = (format_numbers(side, _DECIMALS) for side in sides)
-        rows = format_rows(format_numbers(numbers), b" ", x, b" ", y, b" ", w, b" ", h, b"\n")
-        lines = rows.splitlines(True)
-        for row, name in enumerate(names):
-            path = get_label_path(os.path.join(self.folder, self.IMAGES, subset, name))
-            start, end = images.splits[row : row + 2]
-            try:
-                self._write(path, b"".join(lines[start:end]))
-            except (FileExistsError, NotADirectoryError):
-                raise TfodError(
-                    f"image {excerpt(name)} cannot be written, because YOLO would use the same "
-                    "label file for another image; rename one of them"
-                ) from None
-
-    def finish(self, label_map: LabelMap) -> None:
-        names = {item.id: item.class_name for item in label_map.items}
-        for item in label_map.items:
-            self._numbers.setdefault(item.id, len(self._numbers))
-        # Omit path: without it, Ultralytics uses its own settings, or the folder of the file.
-        lines = [f"{_quote(name)}: {_quote(f'images/{name}')}\n" for name in self._subsets]
-        lines.append("names:\n")
-        numbers = self._numbers.items()
-        lines += (f"  {number}: {_quote(names[class_id])}\n" for class_id, number in numbers)
-        self._write(os.path.join(self.folder, "data.yaml"), "".join(lines).encode())
-        self._write_label_map(label_map)
-        for subset in _REQUIRED:
-            if subset not in self._subsets:
-                self.losses[_MISSING_SUBSETS][subset] += 1
-
-
-def _quote(text: str) -> str:
-    # JSON would escape characters above U+FFFF as two, which YAML reads as two characters.
-    quoted = json.dumps(text, ensure_ascii=False)
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+def _fill_outline(outline: Sequence[float] | None, size: Size, location: str) -> np.ndarray | None:
+    if outline is None:
+        return None
+    return fill_polygon((np.reshape(outline, (-1, 2)) * size[::-1]).ravel().tolist(), size)
