@@ -28,13 +28,10 @@ class Item:
     start: int | None = None
     extra: bytes = b""
     own_name: bytes | None = None
-    own_method: int | None = None
-    own_size: int | None = None
+    """The name in the local header."""
 
 
-def forge(
-    *items: Item, promise: int | None = None, comment: bytes = b"", tail: bytes = b""
-) -> bytes:
+def forge(*items: Item) -> bytes:
     """Return a zip with the fields of its items."""
     body, directory = bytearray(), bytearray()
     for item in items:
@@ -46,20 +43,19 @@ def forge(
         crc = zlib.crc32(item.data) if item.crc is None else item.crc
         size = len(item.data) if item.size is None else item.size
         packed_size = len(packed) if item.packed_size is None else item.packed_size
+        common = (flags, item.method, 0, 0x21, crc, packed_size, size)
         start = len(body) if item.start is None else item.start
-        own_name = name if item.own_name is None else item.own_name
-        own_method = item.method if item.own_method is None else item.own_method
-        own_size = size if item.own_size is None else item.own_size
         if item.start is None:
-            own = (20, flags, own_method, 0, 0x21, crc, packed_size, own_size, len(own_name), 0)
-            body += struct.pack("<4s5H3L2H", b"PK\3\4", *own) + own_name + packed
+            own_name = name if item.own_name is None else item.own_name
+            own = (b"PK\3\4", 20, *common, len(own_name), 0)
+            body += struct.pack("<4s5H3L2H", *own) + own_name + packed
         directory += struct.pack(
             "<4s6H3L5H2L",
-            *(b"PK\1\2", 0x0314, item.version, flags, item.method, 0, 0x21, crc, packed_size, size),
+            *(b"PK\1\2", 0x0314, item.version, *common),
             *(len(name), len(item.extra), 0, 0, 0, item.mode << 16, start),
         )
         directory += name + item.extra
-    count = len(items) if promise is None else promise
+    count = len(items)
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(directory), len(body), 0)
     return bytes(body + directory + end)
 
@@ -77,17 +73,15 @@ def real_zip(files: Iterable[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLA
     return buffer.getvalue()
 
 
-def as_zip64(data: bytes, **lies: int) -> bytes:
-    """Return an archive with a zip64 end record; ``lies`` replace its fields."""
-    _, _, _, _, count, size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
-    reported = {"count": count, "size": size, "offset": offset, "at": len(data) - 22, **lies}
-    counts = reported["count"], reported["count"], reported["size"], reported["offset"]
-    head = b"PK\6\6", reported.get("length", 44), 45, 45, 0, 0
-    record = struct.pack("<4sQ2H2L4Q", *head, *counts)
-    locator = struct.pack("<4sLQL", b"PK\6\7", 0, reported["at"], 1)
-    short = (reported.get("short", 0xFFFF), 0xFFFFFFFF, 0xFFFFFFFF, 0)
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, short[0], *short)
-    return data[:-22] + record + locator + end
+def as_zip64(data: bytes, size: int | None = None) -> bytes:
+    """Return an archive with a zip64 end record, and another size of its directory."""
+    _, _, _, _, count, old_size, offset, _ = struct.unpack("<4s4H2LH", data[-22:])
+    head = (b"PK\6\6", 44, 45, 45, 0, 0)
+    sizes = (count, count, old_size if size is None else size, offset)
+    record = struct.pack("<4sQ2H2L4Q", *head, *sizes)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(data) - 22, 1)
+    end = (b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    return data[:-22] + record + locator + struct.pack("<4s4H2LH", *end)
 
 
 def quoting_zip() -> bytes:

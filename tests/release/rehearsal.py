@@ -1,7 +1,7 @@
-"""`make release-check`: all of a release that needs no account, on this machine.
+"""`make release-check`: the steps of a release that need no account, on this machine.
 
-The index and the repository that README.md of a release names are folders of build/release, which a
-server on loopback hands out. Dependencies come from the package index of this machine.
+A server on loopback replaces the index and the repository in README.md of a release. Dependencies
+come from the package index of this machine.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ def run(*command: str | Path, folder: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
+def require_text(text: str, output: str, name: str) -> None:
+    if text not in output:
+        raise SystemExit(f"release-check: {name}: {output}")
+
+
 def check_workflows() -> None:
     workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
     schemas = {"github-workflows": workflows, "github-actions": [ROOT / "action.yml"]}
@@ -129,13 +134,10 @@ def install_from_index(address: str) -> None:
     version = run(FOLDER / "empty" / "bin" / "tfod", "--version").strip()
     say(f"installed from the index: {', '.join(installed.split())}; {version}")
     output = run("uvx", "tfod", "check", ROOT / "examples" / "shapes_good.zip", **environment)
-    if "VALID: 0 errors" not in output:
-        raise SystemExit(f"release-check: uvx tfod check: {output}")
-    refused = subprocess.run(
-        [FOLDER / "empty" / "bin" / "tfod", "serve"], capture_output=True, text=True, check=False
-    )
-    if "pip install 'tfod[validator]'" not in refused.stderr:
-        raise SystemExit(f"release-check: tfod serve without Flask: {refused}")
+    require_text("VALID: 0 errors", output, "uvx tfod check")
+    command = [FOLDER / "empty" / "bin" / "tfod", "serve"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    require_text("pip install 'tfod[validator]'", refused, "tfod serve without Flask")
 
 
 def reader(address: str) -> dict[str, str]:
@@ -164,16 +166,14 @@ def type_readme(address: str) -> None:
     changes = reader(address)
     for block in _blocks_after("## Install", text):
         output = run("bash", "-e", "-o", "pipefail", "-c", block, folder=DESK, **changes)
-    if "VALID: 0 errors" not in output:
-        raise SystemExit(f"release-check: the last block of Install does not check: {output}")
+    require_text("VALID: 0 errors", output, "the last block of Install")
     say("README.md: pip installed tfod[datumaro,validator] from the index, uvx ran it")
     environment = {**os.environ, **changes}
-    for step in steps_of(text):
+    for step in (*steps_of(text), step_of_service(text)):
         if step.script and "tensorflow" in step.command and not _install_tensorflow(environment):
             continue
         if problem := run_alone(step, DESK, environment):
             raise SystemExit(f"release-check: README.md:{step.line}: {step.command}{problem}")
-    type_service(text, environment)
     say("README.md: every command, script and request works without a clone, except for CVAT's")
 
 
@@ -194,17 +194,16 @@ def _install_tensorflow(environment: dict[str, str]) -> bool:
     return not done.returncode
 
 
-def type_service(text: str, environment: dict[str, str]) -> None:
-    """Type the session with `tfod serve`, on a free port."""
+def step_of_service(text: str) -> Step:
+    """Return the session with `tfod serve`, on a free port."""
     (block,) = _blocks_after("## A service that checks uploads", text)
     lines = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE)
     port = str(free_port())
     serve, request = (line.replace("8080", port) for line in lines)
     serve = serve.replace("tfod serve", f"tfod serve --port {port}").partition("#")[0]
     command = f"{serve}\ntrap 'kill $!' EXIT\n{request} || [ $? = 22 ]"
-    step = Step(text.count("\n", 0, text.index(block)), command, output="...INVALID: 6 errors...\n")
-    if problem := run_alone(step, DESK, environment):
-        raise SystemExit(f"release-check: README.md: {command}{problem}")
+    line = text.count("\n", 0, text.index(block))
+    return Step(line, command, output="...INVALID: 6 errors...\n")
 
 
 def try_single_file() -> None:

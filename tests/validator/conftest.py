@@ -75,6 +75,30 @@ class Service:
         texts = {name.rstrip("_"): (None, text) for name, text in fields.items()}
         return self.upload([*(("file", file) for file in files), *texts.items()]).json()
 
+    def begin(self, content: bytes, address: str = "10.0.0.1") -> str:
+        """Upload a shard and return its id. Behind a proxy, the client has the address."""
+        files, headers = {"file": ("a.tfrecord", content)}, {"X-Forwarded-For": address}
+        response = self.upload(files, headers, wait=0)
+        assert response.status_code == 202, response.text
+        return str(response.json()["id"])
+
+    def hold_check(self, address: str = "10.0.0.1") -> tuple[str, int]:
+        """Stop a check after it began, until SIGCONT; return the ids of upload and process."""
+
+        def hold() -> tuple[str, int] | None:
+            before = set(self.checks())
+            key = self.begin(record_of() * 20_000, address)
+            while key in self.folder("waiting"):
+                for check in set(self.checks()) - before:
+                    with suppress(OSError):  # it has already ended
+                        os.kill(check, signal.SIGSTOP)
+                        return key, check
+            return None
+
+        held = wait_until(hold, self.lines)
+        assert held
+        return held
+
     def end_of(self, response: requests.Response, **more: Any) -> requests.Response:
         """Return the response, or the one after the end of the check if it came too early."""
         location = response.headers.get("Location")
@@ -243,29 +267,3 @@ def record_of(padding: int = 0) -> bytes:
     boxed = objects([(0.1, 0.1, 0.5, 0.5)], ["cat"], [1])
     more = {"padding": bytes(padding)} if padding else {}
     return frame(encode(image("a.jpg") | boxed | more))
-
-
-def begin(service: Service, content: bytes, address: str = "10.0.0.1") -> str:
-    """Upload a shard and return its id. Behind a proxy, the client has the address."""
-    headers = {"X-Forwarded-For": address}
-    response = service.upload({"file": ("a.tfrecord", content)}, headers, wait=0)
-    assert response.status_code == 202, response.text
-    return str(response.json()["id"])
-
-
-def held_check(service: Service, address: str = "10.0.0.1") -> tuple[str, int]:
-    """Stop a check after it began, until SIGCONT; return the ids of the upload and the process."""
-    held: list[tuple[str, int]] = []
-
-    def hold() -> bool:
-        before = set(service.checks())
-        key = begin(service, record_of() * 20_000, address)
-        while not held and key in service.folder("waiting"):
-            for check in set(service.checks()) - before:
-                with suppress(OSError):  # it has already ended
-                    os.kill(check, signal.SIGSTOP)
-                    held.append((key, check))
-        return bool(held)
-
-    wait_until(hold, service.lines)
-    return held[0]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 from tests.validator.conftest import record_of
@@ -27,17 +25,6 @@ def head_of(*fields: str, token: str = TOKEN) -> str:
 
 SLOW = {"head": UPLOAD, "body": head_of("Content-Length: 1000") + "a"}
 """Requests that a slow client does not complete."""
-
-
-def assert_no_thread_is_held(server: Any, text: str, health: Callable[[], int]) -> None:
-    """Assert that others, and one of fifty slow clients that resumes, get their answers."""
-    with ExitStack() as stack:
-        slow = [stack.enter_context(connect(server, text)) for _ in range(50)]
-        assert [health() for _ in range(10)] == [200] * 10
-        if text == UPLOAD:
-            rest = head_of(f"Content-Length: {len(FORM)}")[len(UPLOAD) :]
-            slow[7].sendall(rest.encode() + FORM)
-            assert answer_on(slow[7]).status == 202
 
 
 class Answer:

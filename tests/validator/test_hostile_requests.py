@@ -96,7 +96,7 @@ class TestForms:
     def test_many_files_are_not_open_at_once(self, start_service: Start) -> None:
         running = start_service()
         resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (200, 200))
-        files = [("file", (f"{number}.txt", b"x")) for number in range(900)]
+        files = [("file", (f"{number}.txt", b"x")) for number in range(300)]
         assert running.upload(files, wait=0).status_code == 202
 
     @pytest.mark.parametrize(

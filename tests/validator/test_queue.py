@@ -19,16 +19,7 @@ from tfod_validator.settings import Settings
 from tfod_validator.workers import LocalQueue
 
 from tests.commands import require, run_python, wait_until
-from tests.validator.conftest import (
-    UPLOADS,
-    Service,
-    Start,
-    begin,
-    held_check,
-    problem,
-    record_of,
-    zip_of,
-)
+from tests.validator.conftest import UPLOADS, Service, Start, problem, record_of, zip_of
 from tests.validator.sockets import ask, head_of
 
 
@@ -77,9 +68,9 @@ def run_all(threads: Sequence[threading.Thread], between: Any) -> None:
 
 def test_other_addresses_do_not_wait_for_a_crowd(start_service: Start) -> None:
     running = start_service(TFOD_TRUSTED_PROXY="127.0.0.1", TFOD_CHECKS="2")
-    _, check = held_check(running, "10.0.0.1")
-    crowd = [begin(running, record_of(), "10.0.0.1") for _ in range(3)]
-    running.wait_until_over(begin(running, record_of(), "10.0.0.2"))
+    _, check = running.hold_check("10.0.0.1")
+    crowd = [running.begin(record_of(), "10.0.0.1") for _ in range(3)]
+    running.wait_until_over(running.begin(record_of(), "10.0.0.2"))
     assert {running.get(f"{UPLOADS}/{key}").json()["state"] for key in crowd} == {"queued"}
     os.kill(check, signal.SIGCONT)
     for key in crowd:
@@ -89,7 +80,7 @@ def test_other_addresses_do_not_wait_for_a_crowd(start_service: Start) -> None:
 def test_many_waiting_uploads_are_refused(start_service: Start) -> None:
     limits = {"TFOD_MAX_WAITING_PER_CLIENT": "2", "TFOD_MAX_WAITING": "3", "TFOD_CHECKS": "2"}
     running = start_service(TFOD_TRUSTED_PROXY="127.0.0.1", **limits)
-    held = [held_check(running, address)[1] for address in ("10.0.0.1", "10.0.0.9")]
+    held = [running.hold_check(address)[1] for address in ("10.0.0.1", "10.0.0.9")]
 
     def refused(address: str) -> Any:
         file = {"file": ("a.tfrecord", b"x")}
@@ -98,9 +89,9 @@ def test_many_waiting_uploads_are_refused(start_service: Start) -> None:
         return problem(response, 429)["limit"]
 
     for _ in range(2):
-        begin(running, b"x", "10.0.0.1")
+        running.begin(b"x", "10.0.0.1")
     assert refused("10.0.0.1") == "max_waiting_per_client"
-    begin(running, b"x", "10.0.0.2")
+    running.begin(b"x", "10.0.0.2")
     assert refused("10.0.0.3") == "max_waiting"
     assert running.folder("incoming") == []
     for check in held:
@@ -133,10 +124,10 @@ def test_nothing_is_lost_when_all_is_killed(start_service: Start, good_zip: byte
 
 def test_a_check_that_dies_is_begun_again(start_service: Start) -> None:
     running = start_service(TFOD_MAX_ATTEMPTS="3")
-    key, check = held_check(running)
+    key, check = running.hold_check()
     os.kill(check, signal.SIGKILL)
     assert running.wait_until_over(key)["state"] == "finished"
-    key = begin(running, record_of() * 200_000)
+    key = running.begin(record_of() * 200_000)
     while key in running.folder("waiting"):
         for check in running.checks():
             with suppress(ProcessLookupError):
@@ -149,7 +140,7 @@ def test_a_check_that_dies_is_begun_again(start_service: Start) -> None:
 
 def test_a_stop_does_not_count_as_an_attempt(start_service: Start) -> None:
     running = start_service()
-    key, check = held_check(running)
+    key, check = running.hold_check()
     running.process.send_signal(signal.SIGTERM)
     running.process.wait(120)
     assert not Path(f"/proc/{check}").exists()
@@ -160,7 +151,7 @@ def test_a_stop_does_not_count_as_an_attempt(start_service: Start) -> None:
 
 def test_waiting_clients_get_an_answer_before_a_stop(start_service: Start) -> None:
     running = start_service(TFOD_CHECKS="1")
-    key, check = held_check(running)
+    key, check = running.hold_check()
     answers: list[Any] = []
 
     def ask() -> None:
@@ -196,7 +187,7 @@ class TestLimitsOfACheck:
     @pytest.mark.parametrize(
         ("limit", "value", "content"),
         [
-            ("max_check_bytes", 400 << 20, lambda: record_of(600 << 20)),
+            ("max_check_bytes", 400 << 20, lambda: record_of(200 << 20)),
             ("max_records", 1000, lambda: record_of() * 1001),
             ("max_report_bytes", 1000, record_of),
         ],
@@ -208,7 +199,7 @@ class TestLimitsOfACheck:
 
     def test_time(self, start_service: Start) -> None:
         running = start_service(TFOD_MAX_CHECK_SECONDS="1")
-        failure = running.wait_until_over(held_check(running)[0])["failure"]
+        failure = running.wait_until_over(running.hold_check()[0])["failure"]
         assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
         assert "took longer than 1 seconds" in failure["detail"]
 

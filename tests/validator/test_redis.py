@@ -19,7 +19,7 @@ from tfod_validator.settings import Settings
 from tfod_validator.workers import RedisQueue
 
 from tests.commands import free_port, parent_of, require, run_python, wait_until
-from tests.validator.conftest import UPLOADS, Start, begin, record_of
+from tests.validator.conftest import UPLOADS, Start, record_of
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_workers_that_die_lose_nothing(redis: str, start_service: Start) -> None
     assert web.checks() == []
     workers = [start_service("--worker", TFOD_QUEUE=redis) for _ in range(2)]
     wait_until(lambda: web.get("/readyz").status_code == 200)
-    keys = [begin(web, record_of() * 200) for _ in range(20)]
+    keys = [web.begin(record_of() * 200) for _ in range(20)]
     for worker in workers:  # also ends its child, which runs the check
         os.kill(worker.process.pid, signal.SIGKILL)
         worker.process.wait(60)
@@ -65,7 +65,7 @@ def test_workers_that_die_lose_nothing(redis: str, start_service: Start) -> None
 
 def test_uploads_are_accepted_while_redis_is_away(start_service: Start) -> None:
     web = start_service(TFOD_QUEUE=f"redis://127.0.0.1:{free_port()}")
-    key = begin(web, record_of())
+    key = web.begin(record_of())
     assert web.get(f"{UPLOADS}/{key}").json()["state"] == "queued"
     assert web.get("/readyz").json()["checks"]["workers"] == "failing"
 
@@ -84,7 +84,7 @@ def test_uploads_accepted_while_redis_was_away_are_queued_later(redis: str, tmp_
 def test_a_check_that_always_dies_is_reported(redis: str, start_service: Start) -> None:
     limits = {"TFOD_QUEUE": redis, "TFOD_MAX_ATTEMPTS": "2"}
     web, worker = start_service(**limits), start_service("--worker", **limits)
-    key = begin(web, record_of() * 100_000)
+    key = web.begin(record_of() * 100_000)
     while web.folder("waiting"):
         for check in worker.checks():
             # A check is a child of the worker's child.
