@@ -91,7 +91,7 @@ test-part-%: $(VENV)/test.installed
 # Tests that need other packages or more time: servers, trainers, a browser, the pages.
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
-MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi docker_files redis queue)
+MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi docker_files queue)
 MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) tests/receivers
 
 test-more-%: $(VENV)/test-all.installed
@@ -189,7 +189,7 @@ release-check: .venv-release/installed
 
 # README.md and CHANGELOG.md of a release, for a person to commit.
 release-files: .venv-release/installed
-	.venv-release/bin/python -m tests.release.commit
+	.venv-release/bin/python -m tests.release.versions
 
 # Commits of the actions and digests of the base images, for a person to commit. Needs skopeo.
 pin: .venv-release/installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import zipfile
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import zip_longest
@@ -11,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import run_program
-from tests.docs.page import environment, run, steps_of
+from tests.commands import require, run_program
+from tests.docs.page import Step, environment, run, steps_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
 SESSIONS = {"checker.md": 1, "library.md": 9}
 """Pages of docs that are one session, and their numbers of Python blocks."""
+_WALK_THROUGH = re.compile(r"^## Annotate in CVAT and train.*?(?=^## )", re.MULTILINE | re.DOTALL)
+_INDENTED_BLOCK = re.compile(r"^ +```\n(.*?)^ +```$", re.MULTILINE | re.DOTALL)
 _PACKAGES = {"datum ": "datumaro", "tensorflow": "tensorflow", "torch": "torch"}
 
 
@@ -60,6 +63,28 @@ def test_page_that_is_one_session(name: str, scripts: int, desk: Path) -> None:
             step = replace(step, command=session)
         wrong = run(step, desk, environment(desk))
         assert wrong is None, f"{name}:{step.line}: {step.command}{wrong}"
+
+
+def test_the_walk_through_from_voc_to_cvat(tmp_path: Path) -> None:
+    """The commands of docs/cvat.md, without a server."""
+    require("zip", shutil.which("zip") is not None)
+    year = tmp_path / "VOCdevkit" / "VOC2007"
+    shutil.copytree(ROOT / "examples" / "shapes_voc", year)
+    train = year / "ImageSets" / "Main" / "train.txt"
+    names = train.read_text().split()
+    jpegs = [name for name in names if (year / f"JPEGImages/{name}.jpg").exists()]
+    train.write_text("\n".join(jpegs) + "\n")  # VOC has no other images
+    section = _WALK_THROUGH.search((ROOT / "docs" / "cvat.md").read_text(encoding="utf-8"))
+    assert section
+    typed = "".join(_INDENTED_BLOCK.findall(section[0]))
+    assert "--cvat task 42" in typed
+    verdict = "...VALID for CVAT: 0 errors...\n"
+    step = Step(1, typed.replace("--cvat task 42", "--for cvat"), output=verdict)
+    assert run(step, tmp_path, environment(tmp_path)) is None
+    with zipfile.ZipFile(tmp_path / "images.zip") as images:
+        assert sorted(images.namelist()) == sorted(f"{name}.jpg" for name in jpegs)
+    with zipfile.ZipFile(tmp_path / "anno.zip") as annotations:
+        assert sorted(annotations.namelist()) == ["label_map.pbtxt", "pascal.tfrecord"]
 
 
 def test_the_demo_shows_the_report_of_a_broken_shard(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The tools of a release: its rehearsal (`make release-check`), its commit and the pins."""
+"""The tools of a release: its rehearsal (`make release-check`), its files and the pins."""

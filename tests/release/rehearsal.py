@@ -22,9 +22,8 @@ from pathlib import Path
 
 from tests.commands import free_port
 from tests.docs.page import Step, run_alone, steps_of
-from tests.release.commit import repository
 from tests.release.readme import for_index
-from tests.release.versions import disagreements, notes, version_of
+from tests.release.versions import disagreements, notes, repository, version_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "release"

@@ -12,7 +12,7 @@ from tests.commands import require
 from tests.docs.page import steps_of
 from tests.files import write_files
 from tests.release.readme import for_index
-from tests.release.versions import disagreements, notes, with_date
+from tests.release.versions import disagreements, notes, with_date, write
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -88,8 +88,6 @@ def test_notes_are_the_section_of_the_version() -> None:
 @before_a_release
 def test_the_files_of_a_release_agree_with_its_tag(tree: Path) -> None:
     pytest.importorskip("tomllib")
-    from tests.release.commit import write
-
     write_files(tree, {"CHANGELOG.md": PLANNED, "README.md": README})
     git(tree, "tag", "v0.2.0")
     assert len(list(disagreements(tree))) == 1

@@ -1,13 +1,20 @@
-"""The version of a release, which version.py, CHANGELOG.md and the tag must agree on."""
+"""The version of a release in version.py, CHANGELOG.md, README.md and the tag.
+
+`make release-files` writes README.md and CHANGELOG.md of a release, for a person to commit and tag.
+"""
 
 from __future__ import annotations
 
+import datetime
 import re
 import runpy
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.release.readme import for_index
+
+ROOT = Path(__file__).parents[2]
 NOT_YET = "not yet released"
 _SECTION = re.compile(r"^## \[(?P<version>\d+\.\d+\.\d+)\] - (?P<date>.+)$", re.MULTILINE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -52,3 +59,27 @@ def with_date(changelog: str, version: str, date: str) -> str:
     if changelog.count(heading) != 1:
         raise SystemExit(f"CHANGELOG.md has no heading {heading!r}")
     return changelog.replace(heading, f"## [{version}] - {date}")
+
+
+def repository() -> str:
+    """Return the address of the repository, which pyproject.toml has for the build hook."""
+    import tomllib  # Python 3.11
+
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
+    return str(hatch["metadata"]["hooks"]["custom"]["repository"])
+
+
+def write(root: Path, date: str) -> None:
+    """Write README.md and CHANGELOG.md of a release."""
+    version = version_of(root)
+    readme, changelog = root / "README.md", root / "CHANGELOG.md"
+    texts = {
+        readme: for_index(readme.read_text("utf-8"), version, repository()),
+        changelog: with_date(changelog.read_text("utf-8"), version, date),
+    }
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(ROOT, datetime.datetime.now(datetime.timezone.utc).date().isoformat())

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from redis import Redis, RedisError
 from tfod_validator.folder import DataFolder, Request, Result
 from tfod_validator.settings import Settings
-from tfod_validator.workers import LocalQueue
+from tfod_validator.workers import LocalQueue, RedisQueue
 
-from tests.commands import require, run_python, wait_until
+from tests.commands import free_port, parent_of, require, run_python, wait_until
 from tests.validator.conftest import UPLOADS, Service, Start, problem, record_of, zip_of
 from tests.validator.sockets import ask, head_of
 
@@ -203,12 +206,6 @@ class TestLimitsOfACheck:
         assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
         assert "took longer than 1 seconds" in failure["detail"]
 
-    def test_less_memory_than_a_check_needs_is_refused(self, tmp_path: Path) -> None:
-        refused = run_python(
-            *("-m", "tfod.cli.main", "serve"), folder=tmp_path, TFOD_MAX_CHECK_BYTES="1000"
-        ).refused()
-        assert "TFOD_MAX_CHECK_BYTES: '1000' is not a whole number of 419430400 or more" in refused
-
     def test_archives(self, start_service: Start) -> None:
         running = start_service(TFOD_MAX_ARCHIVE_ENTRIES="5", TFOD_MAX_ARCHIVE_RATIO="20")
         many = zip_of({f"{n}.txt": b"x" for n in range(6)})
@@ -313,3 +310,100 @@ def test_a_full_disk_leaves_no_incomplete_files(start_service: Start, tmp_path: 
         for _ in range(50):
             if os.system(f"umount {data} 2>/dev/null || umount -l {data}") == 0:
                 break
+
+
+# Several machines: RQ's workers on a real Redis, and a data folder that all of them share
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[str]:
+    """The URL of a Redis for this test, with a password."""
+    require("Redis", shutil.which("redis-server") is not None)
+    port, password = free_port(), "open-sesame"
+    options = f"--port {port} --bind 127.0.0.1 --requirepass {password} --save".split()
+    command = ["redis-server", *options, "", "--dir", str(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    url = f"redis://:{password}@127.0.0.1:{port}"
+    try:
+        client = Redis.from_url(url)
+
+        def answers() -> Any:
+            with suppress(RedisError):
+                return client.ping()
+
+        wait_until(answers)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def test_workers_that_die_lose_nothing(redis: str, start_service: Start) -> None:
+    """Two workers are killed while they check; all reports are published, once."""
+    web = start_service(TFOD_QUEUE=redis)
+    assert web.get("/readyz").json()["checks"]["workers"] == "failing"
+    assert web.checks() == []
+    workers = [start_service("--worker", TFOD_QUEUE=redis) for _ in range(2)]
+    wait_until(lambda: web.get("/readyz").status_code == 200)
+    keys = [web.begin(record_of() * 200) for _ in range(20)]
+    for worker in workers:  # also ends its child, which runs the check
+        os.kill(worker.process.pid, signal.SIGKILL)
+        worker.process.wait(60)
+        start_service("--worker", TFOD_QUEUE=redis)
+    for key in keys:
+        assert web.wait_until_over(key)["state"] == "finished"
+    wait_until(lambda: not web.folder("waiting"))
+    assert sorted(keys) == web.folder("reports")
+
+
+def test_uploads_are_accepted_while_redis_is_away(start_service: Start) -> None:
+    web = start_service(TFOD_QUEUE=f"redis://127.0.0.1:{free_port()}")
+    key = web.begin(record_of())
+    assert web.get(f"{UPLOADS}/{key}").json()["state"] == "queued"
+    assert web.get("/readyz").json()["checks"]["workers"] == "failing"
+
+
+def test_uploads_accepted_while_redis_was_away_are_queued_later(redis: str, tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "data", queue=redis)
+    folder = DataFolder(settings)
+    folder.create()
+    folder.accept(folder.begin_upload(), Request())
+    queue = RedisQueue(settings)
+    queue.start()
+    wait_until(lambda: queue.count("")[1] == 1)
+    queue.stop()
+
+
+def test_a_check_that_always_dies_is_reported(redis: str, start_service: Start) -> None:
+    limits = {"TFOD_QUEUE": redis, "TFOD_MAX_ATTEMPTS": "2"}
+    web, worker = start_service(**limits), start_service("--worker", **limits)
+    key = web.begin(record_of() * 100_000)
+    while web.folder("waiting"):
+        for check in worker.checks():
+            # A check is a child of the worker's child.
+            if parent_of(parent_of(check)) == worker.process.pid:
+                with suppress(OSError):
+                    os.kill(check, signal.SIGKILL)
+        time.sleep(0.02)
+    failure = web.wait_until_over(key)["failure"]
+    assert "was started 2 times and never finished" in failure["detail"]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "value", "said"),
+    [
+        ("--worker", "QUEUE", "", "set TFOD_QUEUE to the URL of the Redis"),
+        ("--worker", "QUEUE", "sesame@redis", "expected redis://:PASSWORD@HOST:6379"),
+        ("--worker", "QUEUE", "redis://:sesame@127.0.0.1:1", "does not respond (Error 111 connect"),
+        (
+            "--port=0",
+            "MAX_CHECK_BYTES",
+            "1000",
+            "'1000' is not a whole number of 419430400 or more",
+        ),
+    ],
+)
+def test_invalid_settings(tmp_path: Path, option: str, name: str, value: str, said: str) -> None:
+    command = ("-m", "tfod.cli.main", "serve", option)
+    refused = run_python(*command, folder=tmp_path, **{f"TFOD_{name}": value}).refused()
+    assert said in refused and "sesame" not in refused
