@@ -122,13 +122,13 @@ class Bridge:
         """The path of the last export."""
         return self.folder / "out.zip"
 
-    def export(self, *options: object, kind: str = "task", number: int = 1) -> Result:
+    def export(self, *options: object, of: str = "task 1") -> Result:
         self.out.unlink(missing_ok=True)
-        return self.run("cvat", "export", kind, number, self.out, *options)
+        return self.run("cvat", "export", *of.split(), self.out, *options)
 
-    def exported(self, *options: object, kind: str = "task", number: int = 1) -> list[Detection]:
+    def exported(self, *options: object, of: str = "task 1") -> list[Detection]:
         """Export, and return the records."""
-        self.export(*options, kind=kind, number=number).succeeded()
+        self.export(*options, of=of).succeeded()
         return self.records()
 
     def records(self) -> list[Detection]:
@@ -138,15 +138,15 @@ class Bridge:
             archive.extractall(self.folder / "unpacked")
         return list(read_detections(self.folder / "unpacked"))
 
-    def load(self, path: Path, *options: object, kind: str = "task", number: int = 1) -> Result:
-        """Import a zip, by default into task 1."""
-        return self.run("cvat", "import", kind, number, path, *options)
+    def load(self, path: Path, *options: object, to: str = "task 1") -> Result:
+        """Import a zip."""
+        return self.run("cvat", "import", *to.split(), path, *options)
 
-    def refuse(self, path: Path, *options: object, **target: Any) -> Result:
+    def refuse(self, path: Path, *options: object, to: str = "task 1") -> Result:
         """Import a zip, which must fail before an upload."""
         before, uploads = self.state(), "^(POST|PATCH|PUT) .*(annotations|dataset)"
         count = self.stub.asked(uploads)
-        ran = self.load(path, *options, **target)
+        ran = self.load(path, *options, to=to)
         assert ran.code in (1, 2), ran
         assert self.state() == before and self.stub.datasets == []
         assert self.stub.asked(uploads) == count

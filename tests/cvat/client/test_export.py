@@ -63,7 +63,7 @@ def test_images_of_the_server(bridge: Bridge) -> None:
 
 
 def test_video(bridge: Bridge) -> None:
-    missing, tracks, encoded = bridge.export("--with-images", number=2).succeeded().splitlines()
+    missing, tracks, encoded = bridge.export("--with-images", of="task 2").succeeded().splitlines()
     assert missing == "tfod: 5 frames without an image file from the server"
     assert tracks == "tfod: tracks split into single shapes, one per frame: 1"
     assert encoded == "tfod: frames of videos, encoded again: 1"
@@ -76,7 +76,7 @@ def test_video(bridge: Bridge) -> None:
 
 def test_frames_that_are_left_out(bridge: Bridge) -> None:
     task = bridge.stub.tasks[1]
-    assert [one.filename for one in bridge.exported(kind="job", number=11)] == ["c.jpg"]
+    assert [one.filename for one in bridge.exported(of="job 11")] == ["c.jpg"]
     task.deleted = [0]
     assert bridge.export().err == "tfod: frames left out with their annotations: 1 deleted\n"
     assert [one.filename for one in bridge.records()] == ["day/b.jpg", "c.jpg"]
@@ -92,7 +92,7 @@ def test_frames_that_are_left_out(bridge: Bridge) -> None:
 def test_subsets(bridge: Bridge) -> None:
     """The subset of a task is a file name in the zip, and no path."""
     bridge.stub.tasks[1].project = 5
-    ran = bridge.export("--with-images", kind="project", number=5)
+    ran = bridge.export("--with-images", of="project 5")
     assert ran == (0, f"{bridge.out}: 6 frames, 4 objects, subsets default, Train\n", "")
     with zipfile.ZipFile(bridge.out) as archive:
         assert archive.namelist() == ["Train.tfrecord", "default.tfrecord", "label_map.pbtxt"]
@@ -194,7 +194,7 @@ def test_failed_request(bridge: Bridge) -> None:
 
 
 def test_absent_project(bridge: Bridge) -> None:
-    assert "project 77 does not exist" in bridge.export(kind="project", number=77).refused()
+    assert "project 77 does not exist" in bridge.export(of="project 77").refused()
 
 
 def test_zip_bomb(bridge: Bridge) -> None:

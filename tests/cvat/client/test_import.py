@@ -43,12 +43,10 @@ def test_round_trip(bridge: Bridge) -> None:
     ]
     task.tags.append({"frame": 2, "label_id": 11, "attributes": [("colour", "rain & <sun>")]})
     before = bridge.state()
-    out = bridge.folder / "anno.zip"
-    bridge.run("cvat", "export", "task", 1, out, "--save-masks").succeeded()
-    ran = bridge.load(out)
+    bridge.export("--save-masks").succeeded()
+    ran = bridge.load(bridge.out)
     assert (ran.code, ran.err) == (0, "")
-    table, last = ran.out.splitlines()[:-2], ran.out.splitlines()[-1]
-    assert table == [
+    assert ran.out.splitlines() == [
         "class              now  in the file  added  removed",
         "car (box)            1            1      0        0",
         "car (mask)           2            2      0        0",
@@ -56,8 +54,9 @@ def test_round_trip(bridge: Bridge) -> None:
         "car (tag)            1            1      0        0",
         "cat (box)            2            2      0        0",
         "cat (tag)            1            1      0        0",
+        f"replacing all annotations of task 1 on {bridge.stub.url}",
+        f"{bridge.stub.url} has imported {bridge.out} into task 1",
     ]
-    assert last == f"{bridge.stub.url} has imported {out} into task 1"
     for now, then in zip(bridge.state(), before, strict=True):
         assert sorted(map(_plain, now), key=repr) == sorted(map(_plain, then), key=repr)
 
@@ -69,19 +68,13 @@ def _plain(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_video_round_trip(bridge: Bridge) -> None:
-    out = bridge.folder / "anno.zip"
-    bridge.run("cvat", "export", "task", 2, out)
-    ran = bridge.load(out, number=2)
-    assert ran.code == 0
-    assert ran.out.splitlines()[1:3] == [
-        "car (box)    0            2      2        0",
-        "tracks that become single shapes, one per frame: 1",
-    ]
-    assert [(one["frame"], one["points"][0]) for one in bridge.stub.tasks[2].shapes] == [
-        (1, 0),
-        (3, 20),
-    ]
-    assert bridge.stub.tasks[2].tracks == []
+    bridge.export(of="task 2")
+    _, boxes, tracks, *_ = bridge.load(bridge.out, to="task 2").out.splitlines()
+    assert boxes == "car (box)    0            2      2        0"
+    assert tracks == "tracks that become single shapes, one per frame: 1"
+    task = bridge.stub.tasks[2]
+    assert [(one["frame"], one["points"][0]) for one in task.shapes] == [(1, 0), (3, 20)]
+    assert task.tracks == []
 
 
 TABLE = [
@@ -118,11 +111,11 @@ def test_changes_and_dry_run(bridge: Bridge) -> None:
 
 def test_zip_of_a_job(bridge: Bridge) -> None:
     """Into the task, it would delete the annotations of the other jobs."""
-    before, path = bridge.state(), bridge.folder / "job.zip"
-    bridge.run("cvat", "export", "job", 10, path).succeeded()
-    ran = bridge.refuse(path)
+    before = bridge.state()
+    bridge.export(of="job 10").succeeded()
+    ran = bridge.refuse(bridge.out)
     assert ran.code == 1 and "1 frame without a record. Nothing was changed. c.jpg" in ran.err
-    assert bridge.load(path, kind="job", number=10).code == 0
+    assert bridge.load(bridge.out, to="job 10").code == 0
     assert [len(part) for part in bridge.state()] == [len(part) for part in before]
 
 
@@ -131,8 +124,7 @@ def test_append(bridge: Bridge) -> None:
     before, path = bridge.state(), bridge.zip(car())
     current = bridge.stub.version
     for bridge.stub.version in ("2.64.2", "", "dev"):
-        ran = bridge.refuse(path, "--mode", "append")
-        assert (ran.code, "cannot append" in ran.err) == (2, True)
+        assert "cannot append" in bridge.refuse(path, "--mode", "append").refused()
     bridge.stub.version = current
     ran = bridge.load(path, "--mode", "append")
     assert ran.code == 0
@@ -141,28 +133,43 @@ def test_append(bridge: Bridge) -> None:
     assert (len(shapes), shapes[:2], tags) == (3, before[0], before[1])
 
 
+@pytest.mark.parametrize(
+    ("target", "records", "options", "code", "text"),
+    [
+        ("task 1", [car(**{TEXT: ["dog"]})], [], 1, "TSK001"),
+        ("task 1", [car(**{TEXT: ["1"]})], [], 1, "TSK001"),  # a part of a skeleton
+        ("task 1", [car("x.jpg")], [], 1, "TSK002"),
+        ("task 1", [image("a.jpg", 50, 50)], [], 1, "TSK004"),
+        ("job 11", [car("z.jpg"), car("c.jpg")], [], 1, "TSK002"),
+        ("job 11", [car("a.jpg")], [], 2, "the image is not a frame of job 11"),
+        ("project 5", [car()], [], 1, "tfod cvat import task ID"),
+        ("project 5", [car()], ["--mode", "append"], 2, "omit --mode"),
+        ("project 5", [car(**{TEXT: ["dog"], ENCODED: jpeg(200, 100, 1)})], [], 1, "TSK001"),
+    ],
+)
+def test_errors_of_the_check(
+    bridge: Bridge, target: str, records: Any, options: Any, code: int, text: str
+) -> None:
+    ran = bridge.refuse(bridge.zip(*records, alone=True), *options, to=target)
+    assert (ran.code, text in ran.out + ran.err) == (code, True)
+    assert ran.err.count("\n") == 1 + ("task ID" in text)
+    assert ran.out.startswith("INVALID for CVAT:") is (code == 1)
+    assert ("Nothing was changed." in ran.err) is (code == 1)  # like on the server
+
+
 def test_a_job_takes_only_its_frames(bridge: Bridge) -> None:
-    job: Any = {"kind": "job", "number": 11}
-    ran = bridge.refuse(bridge.zip(car("z.jpg"), car("c.jpg")), **job)
-    assert (ran.code, "TSK002" in ran.out) == (1, True)
-    ran = bridge.refuse(bridge.zip(car("a.jpg"), alone=True), **job)
-    assert (ran.code, "the image is not a frame of job 11" in ran.err) == (2, True)
     before = [one for one in bridge.stub.tasks[1].shapes if one["frame"] != 2]
     path = bridge.zip(car("a.jpg"), car("c.jpg"))
-    assert (
-        bridge.load(path, **job).succeeded()
-        == "tfod: 2 images skipped: no frame of job 11 matches\n"
-    )
+    skipped = bridge.load(path, to="job 11").succeeded()
+    assert skipped == "tfod: 2 images skipped: no frame of job 11 matches\n"
     assert [one for one in bridge.stub.tasks[1].shapes if one["frame"] != 2] == before
     assert bridge.frames().count(2) == 1
     bridge.stub.faults = [Fault("GET", "/api/tasks/1/data/meta", 403, times=99)]
-    ran = bridge.load(path, **job)
+    ran = bridge.load(path, to="job 11")
     assert (ran.code, "TSK002" in ran.out) == (1, True)
-
-
-def test_a_job_of_a_video_has_the_frame_numbers_of_the_task(bridge: Bridge) -> None:
+    # A job of a video has the frame numbers of the task.
     bridge.stub.tasks[2].shapes = [shape(4, [0, 0, 160, 120])]
-    ran = bridge.load(bridge.zip(video_frame(12)), kind="job", number=21)
+    ran = bridge.load(bridge.zip(video_frame(12)), to="job 21")
     assert ran.out.splitlines()[1] == "car (box)    1            1      0        0"
     assert bridge.frames(2) == [4]
 
@@ -170,28 +177,13 @@ def test_a_job_of_a_video_has_the_frame_numbers_of_the_task(bridge: Bridge) -> N
 def test_job_of_ground_truth(bridge: Bridge) -> None:
     """The server lists placeholders for the frames that were not selected."""
     bridge.stub.tasks[1].included = [0, 2]
-    ran = bridge.refuse(bridge.zip(car("day/b.jpg"), alone=True), kind="job", number=12)
-    assert (ran.code, "the image is not a frame of job 12" in ran.err) == (2, True)
-    assert bridge.load(bridge.zip(car("a.jpg"), car("c.jpg")), kind="job", number=12).code == 0
+    other = bridge.zip(car("day/b.jpg"), alone=True)
+    assert "is not a frame of job 12" in bridge.refuse(other, to="job 12").refused()
+    assert bridge.load(bridge.zip(car("a.jpg"), car("c.jpg")), to="job 12").code == 0
     assert bridge.frames() == [0, 2]
     bridge.stub.tasks[2].included = [1, 3]
-    assert bridge.load(bridge.zip(video_frame(10)), "--force", kind="job", number=22).code == 0
+    assert bridge.load(bridge.zip(video_frame(10)), "--force", to="job 22").code == 0
     assert bridge.frames(2) == [3]
-
-
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (car(**{TEXT: ["dog"]}), "TSK001"),
-        (car(**{TEXT: ["1"]}), "TSK001"),  # a part of a skeleton
-        (car("x.jpg"), "TSK002"),
-        (image("a.jpg", 50, 50) | objects([(0, 0, 1, 1)], ["car"], [1]), "TSK004"),
-    ],
-)
-def test_errors_of_the_check(bridge: Bridge, bad: Any, code: str) -> None:
-    ran = bridge.refuse(bridge.zip(bad))
-    assert (ran.code, ran.err.count("\n"), code in ran.out) == (1, 1, True)
-    assert "Nothing was changed." in ran.err  # like on the server
 
 
 def test_deleted_frames(bridge: Bridge) -> None:
@@ -232,28 +224,24 @@ def test_check_with_a_live_task(bridge: Bridge) -> None:
     ran = bridge.run("check", path, "--cvat", "project", 5)
     assert (ran.code, "TSK002" in ran.out, "IMG001 error" in ran.out) == (1, False, True)
     assert "TSK002" not in bridge.run("check", bridge.zip(car()), "--cvat", "task", 1).out
-    ran = bridge.run("check", path, "--cvat", "frame", 1)
-    assert (ran.code, "pass task, job, project, then its number" in ran.err) == (2, True)
+    refused = bridge.run("check", path, "--cvat", "frame", 1).refused()
+    assert "pass task, job, project, then its number" in refused
     ran = bridge.run("check", path, "--cvat", "task", 1, "--images", bridge.folder)
-    assert (ran.code, "--cvat excludes" in ran.err) == (2, True)
+    assert "--cvat excludes" in ran.refused()
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\5\6", b"text"])
-def test_not_a_zip(bridge: Bridge, content: bytes) -> None:
+def test_not_a_zip(bridge: Bridge) -> None:
     path = bridge.folder / "a.bin"
-    path.write_bytes(content)
-    bridge.refuse(path)
+    for content in (b"", b"PK\5\6", b"text"):
+        path.write_bytes(content)
+        bridge.refuse(path)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [("dimension", "3d", "task 1 has 3d data"), ("size", 0, "task 1 has no data")],
-)
-def test_tasks_without_images(bridge: Bridge, field: str, value: Any, message: str) -> None:
-    path = bridge.zip(car())
+@pytest.mark.parametrize(("field", "value", "data"), [("dimension", "3d", "3d"), ("size", 0, "no")])
+def test_tasks_without_images(bridge: Bridge, field: str, value: Any, data: str) -> None:
     setattr(bridge.stub.tasks[1], field, value)
-    for command in (("import", "task", 1, path), ("export", "task", 1, path, "--overwrite")):
-        assert message in bridge.run("cvat", *command).refused()
+    for ran in (bridge.load(bridge.zip(car())), bridge.export()):
+        assert f"task 1 has {data} data" in ran.refused()
 
 
 def test_images_of_other_tasks(bridge: Bridge) -> None:
@@ -296,10 +284,10 @@ class TestProject:
         # A text, which CVAT would otherwise store as "True".
         first = car("day/a.jpg", **{ENCODED: data, "image/object/attribute/colour": ["true"]})
         path = bridge.zip(first, image("b") | {ENCODED: data}, subset="val")
-        ran = bridge.load(path, "--dry-run", kind="project", number=5)
+        ran = bridge.load(path, "--dry-run", to="project 5")
         assert ran.out.startswith("new task 'val': 2 images, 1 objects\ndry run: ")
         assert bridge.stub.datasets == []
-        assert bridge.load(path, kind="project", number=5).code == 0
+        assert bridge.load(path, to="project 5").code == 0
         assert bridge.stub.datasets[0][0] == 5
         with bridge.dataset() as archive:
             assert archive.read("images/val/day/a.jpg") == data
@@ -316,9 +304,7 @@ class TestProject:
     def test_a_project_without_labels(self, bridge: Bridge) -> None:
         """Like on the server, its labels and all attributes are created."""
         more = {ENCODED: jpeg(200, 100, 3), TEXT: ["dog"], "image/object/difficult": [1]}
-        renamed = bridge.load(
-            bridge.zip(car("g.jpg", **more), alone=True), kind="project", number=6
-        )
+        renamed = bridge.load(bridge.zip(car("g.jpg", **more), alone=True), to="project 6")
         assert renamed.succeeded() == "tfod: 1 image renamed: g.jpg → g.JPG\n"
         with bridge.dataset() as archive:
             dataset = json.loads(archive.read("annotations/default.json"))
@@ -326,22 +312,6 @@ class TestProject:
         (drawn,) = dataset["items"][0]["annotations"]
         assert (labels, drawn["label_id"]) == (["car", "cat", "dog"], 2)
         assert drawn["attributes"] == {"difficult": "true"}
-
-    @pytest.mark.parametrize(
-        ("record", "options", "code", "message"),
-        [
-            (car(), (), 1, "tfod cvat import task ID"),
-            (car(), ("--mode", "append"), 2, "omit --mode"),
-            (car(**{TEXT: ["dog"], ENCODED: jpeg(200, 100, 1)}), (), 1, "TSK001"),
-        ],
-        ids=["no image", "append", "unknown class"],
-    )
-    def test_refusals(
-        self, bridge: Bridge, record: Any, options: Any, code: int, message: str
-    ) -> None:
-        ran = bridge.refuse(bridge.zip(record, alone=True), *options, kind="project", number=5)
-        assert (ran.code, message in ran.out + ran.err) == (code, True)
-        assert ran.out.startswith("INVALID for CVAT: 1 error,") is (code == 1)
 
 
 AGAIN = "may still be importing it; check task 1 before you try again"

@@ -162,7 +162,7 @@ def test_a_dataset_becomes_tasks(tmp_path: Path) -> None:
 
 
 def test_the_tasks_of_an_export(tmp_path: Path) -> None:
-    first, second = project_of("train", "val"), empty_project()
+    first, second = project_of(*"abcdef"), empty_project()
     first.tasks[0].annotations.tags.append(tag(0, "bird"))
     import_dataset_as_project(export(first, tmp_path, save_images=True).path, second, BOXES)
     for old, new in zip(first.tasks, second.tasks, strict=True):
