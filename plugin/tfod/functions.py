@@ -207,6 +207,7 @@ def convert(
     odd_masks: str = "refuse",
     exif: str = "upright",
     overwrite: bool = False,
+    dry_run: bool = False,
 ) -> ConversionResult:
     """Convert a dataset to shards or to another format, like ``tfod convert``.
 
@@ -230,6 +231,7 @@ def convert(
         odd_masks: ``refuse``, ``scale`` or ``drop`` masks that do not fit their image.
         exif: store rotated images ``upright``, or ``keep`` them and rotate the boxes back.
         overwrite: replace existing files.
+        dry_run: return the result of the conversion, but write nothing.
 
     Raises:
         TfodError: the source is invalid, the output exists, or an option does not apply.
@@ -260,6 +262,7 @@ def convert(
         verify=None if no_images else functools.partial(_verify, receiver),
         boxes_in_pixels=boxes is not None,
         overwrite=overwrite,
+        dry_run=dry_run,
     )
     return convert(
         os.fspath(source),

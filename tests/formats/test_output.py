@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tfod.formats.table import FORMATS
+from tfod.formats.table import FORMATS, TARGETS
 
 from tests.commands import Run
 from tests.files import files_in, write_files
@@ -107,6 +107,23 @@ class TestFolder:
         assert files_in(data) == before
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_dry_run_says_what_the_conversion_does(convert: Run, tmp_path: Path, target: str) -> None:
+    """When DEST is new, exists, and is to be replaced; and when SOURCE lacks its images."""
+    out, named = tmp_path / "out", (VOC, tmp_path / "out", "--to", target)
+    for options in ((), (), ("--overwrite",), ("--images", tmp_path / "missing")):
+        before = files_in(tmp_path)
+        dry = convert(*named, *options, "--dry-run")
+        assert files_in(tmp_path) == before and out.exists() is bool(before)
+        done = convert(*named, *options)
+        assert (dry.code, dry.err) == (done.code, done.err) and dry.out.startswith(done.out)
+        files = dry.out.removeprefix(done.out)
+        assert bool(files) is (done.code == 0)
+        if not before:
+            assert files.startswith(f"{len(files_in(out))} files would be written:\n")
+        assert ("in place of existing files:\n" in files) is ("--overwrite" in options)
+
+
 @pytest.mark.parametrize("target", FILES)
 class TestFile:
     def test_overwrite(self, convert: Run, tmp_path: Path, dataset: Path, target: str) -> None:
@@ -157,6 +174,8 @@ def test_shards_of_another_number_are_replaced(convert: Run, tmp_path: Path) -> 
     write_files(tmp_path, others)
     out = tmp_path / "p.record"
     convert(VOC, out, "--num-shards", 3, "--set", "train").succeeded()
+    said = convert(VOC, out, "--set", "val", "--overwrite", "--dry-run").out
+    assert "1 file would be written:\n" in said and "3 files would be deleted:\n" in said
     convert(VOC, out, "--set", "val", "--overwrite").succeeded()
     assert files_in(tmp_path).keys() == {*others, "p.record", "label_map.pbtxt"}
     assert others.items() <= files_in(tmp_path).items()

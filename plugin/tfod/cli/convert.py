@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
+from collections.abc import Sequence
 
 from tfod.checker.finding import plural
 from tfod.cli.arguments import (
@@ -20,6 +23,8 @@ from tfod.cli.printing import print_line, print_note
 from tfod.formats.options import OddBoxes, OddMasks
 from tfod.formats.table import FORMATS, TARGETS
 from tfod.functions import convert
+
+_MAX_LISTED = 4  # files per folder
 
 
 def add_arguments(parser: Parser) -> None:
@@ -67,6 +72,7 @@ def add_arguments(parser: Parser) -> None:
     text += "(default: upright)"
     add("--exif", help=text, choices=("upright", "keep"), default="upright")
     add("--overwrite", action="store_true", help="replace existing files")
+    add("--dry-run", action="store_true", help="show what would be done, but write nothing")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -77,6 +83,23 @@ def _run(arguments: argparse.Namespace) -> int:
         print_line(f"{arguments.target}: {subset}: {counts}")
     if result.label_maps:
         print_line(f"label map: {', '.join(result.label_maps)}")
+    if arguments.dry_run:
+        _print_files("written", result.paths)
+        _print_files("deleted", result.deleted)
     if result.notes:
         print_note("; ".join(result.notes))
     return 0
+
+
+def _print_files(verb: str, paths: Sequence[str]) -> None:
+    """Print the paths of files that would be written or deleted; a number for many in a folder."""
+    existing = sum(map(os.path.lexists, paths)) if verb == "written" else 0
+    replaced = f", {existing:,} in place of existing files" if existing else ""
+    if paths:
+        print_line(f"{plural(len(paths), 'file')} would be {verb}{replaced}:")
+    for folder, group in itertools.groupby(sorted(paths, key=os.path.split), os.path.dirname):
+        names = list(group)
+        if len(names) > _MAX_LISTED:
+            names = [f"{folder or os.curdir}: {len(names):,} files"]
+        for name in names:
+            print_line(f"  {name}")

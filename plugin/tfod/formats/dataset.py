@@ -78,6 +78,7 @@ class ConversionResult(NamedTuple):
         label_maps: paths of the files that provided the ids, and of the file with all classes.
         lost: data that was left out or changed.
         paths: paths of all new files, with image files; label maps come last.
+        deleted: paths of existing shards that were replaced by shards with other names.
     """
 
     images: Mapping[str, int]
@@ -86,6 +87,7 @@ class ConversionResult(NamedTuple):
     label_maps: Sequence[str]
     lost: Sequence[Loss]
     paths: Sequence[str] = ()
+    deleted: Sequence[str] = ()
 
 
 _NO_CLASS = (

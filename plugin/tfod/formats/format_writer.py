@@ -99,7 +99,7 @@ class FormatWriter(abc.ABC):
             TfodError: the dataset cannot be read, or a subset cannot be written.
             WriteError: a file cannot be written.
         """
-        with Output(dataset.sources, options.overwrite) as output:
+        with Output(dataset.sources, options.overwrite, options.dry_run) as output:
             folder, parent = output.add(target, is_file), os.path.dirname(target)
             images = None
             if not options.no_images and options.images:
@@ -207,7 +207,8 @@ class FormatWriter(abc.ABC):
         for row in rows:
             path = os.path.join(self._image_folder, subfolder, names[row])
             try:
-                self._write(path, images.get_encoded(row) or b"")
+                encoded = b"" if self._options.dry_run else images.get_encoded(row) or b""
+                self._write(path, encoded)
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 raise TfodError(
                     f"image {excerpt(names[row])} cannot be written, because other images are in a "

@@ -87,6 +87,7 @@ class Options:
         field_mapping: feature keys of the shards to read; None to choose by layout.
         boxes_in_pixels: whether boxes in the shards are in pixels instead of normalized.
         overwrite: whether existing files may be replaced.
+        dry_run: whether everything is discarded at the end instead of published.
         target_map: the label map in the output folder, if any.
     """
 
@@ -108,6 +109,7 @@ class Options:
     field_mapping: FieldMapping | None = None
     boxes_in_pixels: bool = False
     overwrite: bool = False
+    dry_run: bool = False
     target_map: TargetMap | None = None
 
 

@@ -204,11 +204,13 @@ class Writer(FormatWriter):
             dataset.sources,
             options.overwrite,
             find_existing=find_existing if is_shard else None,
+            dry_run=options.dry_run,
         ) as output:
             result = cls(output, folder, name, dataset, options).write_all(
                 dataset, os.path.dirname(target) if is_shard else target
             )
-        return result._replace(paths=output.published)
+        deleted = sorted({*output.obsolete}.difference(output.published))
+        return result._replace(paths=output.published, deleted=deleted)
 
     def require_name(self, subset: str) -> None:
         if self._name and self._writers:

@@ -22,6 +22,7 @@ class OutputFolder(Output):
         sources: inputs of the command, as for :class:`Output`.
         overwrite: whether shards of the same subsets and texts of the same name may be replaced.
         find_existing: function that returns the existing files of a subset, by default as a reader.
+        dry_run: whether to discard everything, as for :class:`Output`.
 
     Attributes:
         paths: paths of the published shards.
@@ -34,8 +35,9 @@ class OutputFolder(Output):
         overwrite: bool = False,
         *,
         find_existing: Callable[[str], Sequence[str]] | None = None,
+        dry_run: bool = False,
     ) -> None:
-        super().__init__(sources, overwrite)
+        super().__init__(sources, overwrite, dry_run)
         self._folder = os.fspath(folder)
         require_local(self._folder)
         self._find_existing = find_existing or functools.partial(_find_subset, self._folder)

@@ -201,18 +201,22 @@ class Output(contextlib.ExitStack):
     Args:
         sources: files and folders that the command reads, which must not be overwritten.
         overwrite: whether existing files may be replaced.
+        dry_run: whether to discard everything instead of publishing it.
 
     Attributes:
         obsolete: further files to delete when the output is published.
-        published: paths of the published files, label maps last.
+        published: paths of the published files, label maps last; also in a dry run.
     """
 
-    def __init__(self, sources: Iterable[str] = (), overwrite: bool = True) -> None:
+    def __init__(
+        self, sources: Iterable[str] = (), overwrite: bool = True, dry_run: bool = False
+    ) -> None:
         super().__init__()
         self.obsolete: Collection[str] = ()
         self.published: Sequence[str] = ()
         self._protected = ProtectedPaths(sources)
         self._overwrite = overwrite
+        self._dry_run = dry_run
         self._temporary_paths: dict[str, str] = {}  # by destination, of files and folders
         self._work_folders: dict[str, str] = {}  # by folder of the destination
         self._files: list[PendingFile] = []
@@ -272,7 +276,8 @@ class Output(contextlib.ExitStack):
             if os.path.lexists(path):
                 self._require_replaceable([path])
         ordered = sorted(pending, key=lambda path: (path.endswith(_LABEL_MAP_EXTENSION), path))
-        _rename_all({path: pending[path] for path in ordered}, self.obsolete)
+        if not self._dry_run:
+            _rename_all({path: pending[path] for path in ordered}, self.obsolete)
         self.published = [os.path.normpath(path) for path in ordered]
 
     def discard(self) -> None:
