@@ -98,11 +98,22 @@ def run_python(
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
 
+    more = {} if largest_file is None else {"preexec_fn": limit}
+    return run_command(sys.executable, *arguments, folder=folder, **more, **environment)
+
+
+def run_command(
+    *command: object,
+    folder: Path | None = None,
+    preexec_fn: Callable[[], None] | None = None,
+    **environment: str,
+) -> Result:
+    """Run a program in a new process."""
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        list(map(str, command)),
         cwd=folder,
         env={**os.environ, **environment},
-        preexec_fn=None if largest_file is None else limit,
+        preexec_fn=preexec_fn,
         capture_output=True,
         text=True,
         timeout=TIMEOUT,

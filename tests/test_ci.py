@@ -12,15 +12,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import Result, Run, require, schema_errors
+from tests.commands import Result, Run, require, run_command, schema_errors
 from tests.records import encode, image, objects, write_shard
 
 yaml = pytest.importorskip("yaml")
@@ -34,8 +34,8 @@ def load(path: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which pip installs tfod from its source in seconds."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Variables with which pip installs tfod from its source in seconds."""
     require("pre-commit", importlib.util.find_spec("pre_commit") is not None)
     folder = tmp_path_factory.mktemp("ci")
     # The repository may belong to another user.
@@ -45,11 +45,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not re.match(r"_?tfod|pip|_distutils|distutils", path.name):
             (packages / path.name).symlink_to(path)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     zeros = ("PIP_NO_BUILD_ISOLATION", "TFOD_KERNEL")
     ones = ("PIP_NO_INDEX", "PIP_NO_DEPS", "PIP_NO_COMPILE")
-    return {
-        **kept,
+    changes = {
         **dict.fromkeys(zeros, "0"),
         **dict.fromkeys(ones, "1"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -58,13 +56,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "HOME": str(folder),
         "PRE_COMMIT_HOME": str(folder / "pre-commit"),
     }
-
-
-def run_in(folder: Path, environment: dict[str, str], *command: str) -> Result:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    return Result(done.returncode, done.stdout, done.stderr)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (name for name in [*os.environ] if name.startswith("GIT_")):
+            patch.delenv(name)
+        yield changes
 
 
 def write(folder: Path, name: str, box: Any, class_name: str = "cat") -> Path:
@@ -81,14 +76,14 @@ def test_pre_commit_checks_the_changes_of_a_commit(
     require("git", shutil.which("git") is not None and (ROOT / ".git").exists())
 
     def run(*command: str) -> str:
-        return run_in(tmp_path, environment, *command).succeeded()
+        return run_command(*command, folder=tmp_path, **environment).succeeded()
 
     def commit() -> tuple[int, str]:
         run("git", "add", ".")
-        done = run_in(tmp_path, environment, "git", "commit", "-m", "more data")
+        done = run_command("git", "commit", "-m", "data", folder=tmp_path, **environment)
         return done.code, done.out + done.err
 
-    revision = run_in(ROOT, environment, "git", "rev-parse", "HEAD").out.strip()
+    revision = run_command("git", "rev-parse", "HEAD", folder=ROOT, **environment).out.strip()
     hook = {"id": "tfod-check", "args": ["--for", "cvat"]}
     config = {"repos": [{"repo": str(ROOT), "rev": revision, "hooks": [hook]}]}
     (tmp_path / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
@@ -138,7 +133,7 @@ def run_step(
     }
     files = {"GITHUB_OUTPUT": str(output), "RUNNER_TEMP": str(folder), "GITHUB_ACTIONS": "true"}
     command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", str(script))
-    done = run_in(folder, {**environment, **files, **values}, *command)
+    done = run_command(*command, folder=folder, **environment | files | values)
     for line in output.read_text().splitlines():
         name, _, value = line.partition("=")
         contexts[f"steps.{step['id']}.outputs.{name}"] = value

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -18,26 +17,17 @@ from pathlib import Path
 import pytest
 from tfod.version import __version__ as version
 
-from tests.commands import require
+from tests.commands import require, run_command
 from tests.conftest import CORPUS
 
 ROOT = Path(__file__).parents[1]
 
 
 def output_of(*command: object, **environment: str) -> str:
-    """Return the output of a program in an environment without PATH."""
-    environment = {"PATH": "", "TFOD_ACTIVATE": "0", **environment}
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    """Return the output of a program that does not find this clone."""
+    changes = {"PATH": "", "TFOD_ACTIVATE": "0", "PYTHONPATH": "", **environment}
+    done = run_command(*command, folder=ROOT, **changes)
+    return done.out + done.succeeded()
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +108,7 @@ def installed(folder: Path, *source: object) -> Path:
 def test_the_wheel_has_the_compiled_kernel(wheel: Path, tmp_path: Path) -> None:
     """The wheel is for this platform and any Python 3."""
     cargo = shutil.which("cargo")  # rustup's does not run without a toolchain
-    runs = cargo and not subprocess.run([cargo, "--version"], check=False).returncode
-    require("a cargo that runs", bool(runs))
+    require("a cargo that runs", bool(cargo) and not run_command(cargo, "--version").code)
     assert wheel.name.startswith("tfod-") and "-py3-none-" in wheel.name
     assert not wheel.name.endswith("-any.whl")
     tfod = installed(tmp_path / "environment", wheel)

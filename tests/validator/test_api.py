@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tfod.formats.options import Options
 from tfod.formats.table import convert
 
 from tests.checker.reports import SCHEMA
-from tests.commands import TIMEOUT
+from tests.commands import run_command
 from tests.image_kinds import plain_image
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, flip, shard, with_boxes
 from tests.validator.conftest import UPLOADS, Service, Start, problem, shard_of, zip_of
@@ -33,19 +32,12 @@ def names_in(saved: Any) -> set[str]:
         return set(archive.namelist())
 
 
-def curl(*arguments: str) -> tuple[int, bytes]:
-    """Return the exit status and output of curl."""
-    command = ["curl", "-sS", *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
-    return done.returncode, done.stdout
-
-
 def test_the_readme_s_first_command(service: Service, tmp_path: Path, good_zip: bytes) -> None:
     path = tmp_path / "anno.zip"
     path.write_bytes(good_zip)
-    status, out = curl("-F", f"file=@{path}", f"{service.url}{UPLOADS}?wait=30")
-    assert status == 0
-    found = service.wait_until_over(json.loads(out)["id"])
+    done = run_command("curl", "-sS", "-F", f"file=@{path}", f"{service.url}{UPLOADS}?wait=30")
+    assert done.code == 0
+    found = service.wait_until_over(json.loads(done.out)["id"])
     assert (found["state"], found["valid"]) == ("finished", True)
     assert found["files"] == [{"name": "anno.zip", "bytes": len(good_zip), "role": "file"}]
     jsonschema.validate(found["report"], SCHEMA)
@@ -57,12 +49,13 @@ def test_exit_status_for_ci(
 ) -> None:
     path = tmp_path / "anno.zip"
     url = f"{service.url}{UPLOADS}?wait=60&fail=error&format=text"
-    for content, expected, verdict in ((good_zip, 0, b"VALID"), (bad_zip, 22, b"INVALID")):
+    command = ("curl", "-sS", "--fail-with-body", "-F", f"file=@{path}", url)
+    for content, status, verdict in ((good_zip, 0, "VALID"), (bad_zip, 22, "INVALID")):
         path.write_bytes(content)
-        status, out = 22, b"has not finished in time"
-        while b"has not finished in time" in out:  # the same status, but another text
-            status, out = curl("--fail-with-body", "-F", f"file=@{path}", url)
-        assert status == expected and out.startswith(verdict)
+        done = run_command(*command)
+        while "has not finished in time" in done.out:  # the same status, but another text
+            done = run_command(*command)
+        assert done.code == status and done.out.startswith(verdict)
 
 
 def test_fail_has_its_own_level(service: Service, tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -134,15 +131,6 @@ def test_compose_files_fit_the_schema_and_name_what_they_define(path: Path) -> N
         assert {name for name in volumes if "/" not in name} <= set(document.get("volumes", {}))
         assert set(service.get("networks", [])) <= set(document.get("networks", {}))
         assert set(service.get("depends_on", {})) <= set(document["services"])
-
-
-@pytest.mark.parametrize("name", ["try", "as_container"])
-def test_scripts_are_valid(name: str) -> None:
-    path = ROOT / "docker" / name
-    assert os.access(path, os.X_OK)
-    subprocess.run(["bash", "-n", str(path)], check=True)
-    if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", "-x", str(path)], check=True)
 
 
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
