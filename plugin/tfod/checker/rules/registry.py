@@ -140,11 +140,17 @@ def all_rules() -> Mapping[str, Rule]:
     return MappingProxyType({code: _RULES[code] for code in codes})
 
 
+@functools.cache  # names are looked up for each batch
+def _rules_with_names() -> list[tuple[Rule, list[str]]]:
+    """Return every rule with the names of its cases in levels."""
+    rules = all_rules().values()
+    return [(item, [item.name(case) for case in ("", *item.cases)]) for item in rules]
+
+
 def run_rules(subject: Batch | DatasetResult, findings: Findings, *, of_dataset: bool) -> None:
     """Run all active rules on a batch or a dataset, and add their findings."""
-    for item in all_rules().values():
-        is_on = any(map(findings.levels.get, map(item.name, ("", *item.cases))))
-        if item.of_dataset is of_dataset and is_on:
+    for item, names in _rules_with_names():
+        if item.of_dataset is of_dataset and any(map(findings.levels.get, names)):
             subject.max_detailed = findings.max_listed - len(findings.listed.get(item.code, ()))
             findings.add(item, item.check(subject))
 
