@@ -78,6 +78,34 @@ class TestInPlace:
         export(dataset_of(*items), folder, save_media=True)
         return import_dataset(folder)
 
+    @pytest.mark.parametrize(
+        ("options", "label_map", "is_put", "expected"),
+        [
+            ({}, None, True, "a"),
+            ({"num_shards": 1}, None, True, "abc"),
+            ({}, "item { id: 7 name: 'x' }", True, "abc"),
+            ({}, None, False, "abc"),
+        ],
+        ids=["changed subsets", "other options", "other classes", "nothing put"],
+    )
+    def test_only_changed_subsets_are_written(
+        self, tmp_path, options: dict[str, Any], label_map: str | None, is_put: bool, expected: str
+    ) -> None:
+        self.three(tmp_path)
+        loaded = import_dataset(tmp_path)
+        if is_put:
+            loaded.put(item("new", data=jpeg(), subset="a"))
+        if label_map:
+            (tmp_path / "label_map.pbtxt").write_text(label_map)
+        before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord")}
+        loaded.save(**options)
+        after = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord")}
+        assert {name for name in after if after[name] != before[name]} == {
+            f"{subset}.tfrecord" for subset in expected
+        }
+        expected_ids = ["a", "b", "c", *["new"] * is_put]
+        assert sorted(one.id for one in import_dataset(tmp_path)) == expected_ids
+
     @pytest.mark.parametrize("name", ["c", "b, c\n"])
     def test_an_emptied_subset_has_no_shard(self, tmp_path, name: str) -> None:
         source = dataset_of(item("a", subset="a"), item("c", subset=name))

@@ -30,6 +30,8 @@ from tfod.tfrecord.writer import OptionError, ShardSetWriter
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1
 """The id of objects without a class in formats without class texts, in which 0 may be a class."""
+_OF_THE_CALL = frozenset(("ctx", "stream"))
+"""Arguments of Datumaro that are not options of the format."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that formats without attributes drop without a warning."""
 
@@ -100,6 +102,8 @@ class ShardExporter(compat.Exporter):
         self._writers: dict[str, ShardSetWriter] = {}
         self._obsolete: set[str] = set()
         """Shards to delete, if the dataset is exported to the folder that it was read from."""
+        self._unchanged: set[str] = set()
+        """Subsets whose shards are kept."""
 
     @abstractmethod
     def _encode(self, item: Any) -> Iterable[bytes]:
@@ -140,21 +144,39 @@ class ShardExporter(compat.Exporter):
 
     @classmethod
     def patch(cls, dataset: Any, patch: Any, save_dir: str, **options: Any) -> None:
-        """Replace the shards that a dataset was read from.
+        """Replace the shards of those subsets of which items were put or removed.
 
+        All shards are replaced if there are none, or if the options or the label map differ.
         Shards of deleted subsets are deleted; subsets that the dataset never had are left alone.
         If the old shards contain images, the new ones do too, since there may be no other copies.
         """
         exporter = cls(dataset, save_dir, **options)
-        subsets = {*dataset.subsets(), *patch.updated_subsets}
+        changed = set(patch.updated_subsets)
+        subsets = {*dataset.subsets(), *changed}
         existing = exporter._layout.find_shards(subsets)
-        exporter._obsolete = {
-            *_find_source_shards(dataset, save_dir),
-            *(path for name in subsets for path in existing.get(name, ())),
-        }
+        source = _find_source_shards(dataset, save_dir)
+        named = {path for name in subsets for path in existing.get(name, ())}
+        # If nothing was put or removed, items may have been changed in memory.
+        is_partial = bool(changed) and named.issuperset(source)
+        if is_partial and exporter._has_written(dataset.options, options):
+            exporter._unchanged = {name for name in subsets - changed if existing.get(name)}
+        kept = {path for name in exporter._unchanged for path in existing[name]}
+        exporter._obsolete = {*source, *named} - kept
         if not exporter._images.save_media and _has_images(exporter._obsolete):
             exporter._images = replace(exporter._images, save_media=True)
         exporter.apply()
+
+    def _has_written(self, previous: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+        """Return whether these are the previous options, and the label maps of the folder."""
+        if previous != {name: options[name] for name in options if name not in _OF_THE_CALL}:
+            return False
+        subsets = self._extractor.subsets()
+        texts = self._layout.make_texts(self._assign_ids().label_map, subsets).items()
+        paths = {os.path.join(self._save_dir, name): text for name, text in texts}
+        return all(
+            os.path.exists(path) and not _has_other_classes(path, text)
+            for path, text in paths.items()
+        )
 
     def _assign_ids(self) -> ExportClasses:
         label_map = None
@@ -173,6 +195,8 @@ class ShardExporter(compat.Exporter):
 
     def _write_items(self) -> None:
         for item in self._ctx.progress_reporter.iter(self._extractor, desc="Writing TFRecords"):
+            if item.subset in self._unchanged:
+                continue
             self._current = item
             try:
                 payloads = self._encode(item)
