@@ -51,7 +51,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     # Workers must be able to import the classes of the tests.
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
     monkeypatch.setattr("tempfile.tempdir", None)
     yield folder
     assert list(folder.iterdir()) == []
@@ -64,7 +64,7 @@ def _running(log: Path, module: str, argument: str) -> Iterator[None]:
     environment = {
         # The pool of workers runs any program with the name python.
         "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": os.pathsep.join((str(Path(__file__).parents[2]), *sys.path)),
         "TMPDIR": str(log.parent),
     }
     with open(log, "wb") as output:
