@@ -14,6 +14,7 @@ datumaro = pytest.importorskip("datumaro")
 from datumaro.components.annotation import LabelCategories, PointsCategories  # noqa: E402
 from datumaro.components.dataset import Dataset  # noqa: E402
 from datumaro.components.errors import DatasetExportError, DatasetImportError  # noqa: E402
+from datumaro.components.progress_reporting import NullProgressReporter  # noqa: E402
 from tfod.datumaro import compat  # noqa: E402
 from tfod.detection.detection import Detection  # noqa: E402
 from tfod.sources.reading import read_detections  # noqa: E402
@@ -142,6 +143,23 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def load(tmp_path: Path) -> Callable[..., Any]:
     """Import the test's folder, or another one."""
     return lambda path=tmp_path, **options: import_dataset(path, **options)
+
+
+class Progress(NullProgressReporter):
+    """Keeps the reports of an import or export."""
+
+    def __init__(self) -> None:
+        self.reported: list[Any] = []
+
+    def start(self, total: int, *, desc: Any = None) -> None:
+        self.reported.append((total, desc))
+
+    def report_status(self, progress: int) -> None:
+        self.reported.append(progress)
+
+    def iter(self, iterable: Any, *, total: Any = None, desc: Any = None) -> Any:
+        self.reported.append((len(iterable), desc))
+        yield from iterable
 
 
 def is_old_line() -> bool:

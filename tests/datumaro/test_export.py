@@ -22,6 +22,7 @@ from tfod.detection.labels.label_map import read_label_map
 from tfod.sources.reading import read_examples
 
 from tests.datumaro.conftest import (
+    Progress,
     TolerantExport,
     content,
     dataset_of,
@@ -81,17 +82,9 @@ def test_an_image_without_objects_has_a_record(tmp_path, options: dict[str, Any]
 
 
 def test_progress_is_reported(tmp_path) -> None:
-    from datumaro.components.progress_reporting import NullProgressReporter
-
-    class Reporter(NullProgressReporter):
-        reported: list[Any] = []  # noqa: RUF012
-
-        def iter(self, iterable, *, total=None, desc=None):
-            self.reported.append((len(iterable), desc))
-            yield from iterable
-
-    export(dataset_of(item("a"), item("b")), tmp_path, progress_reporter=Reporter())
-    assert Reporter.reported == [(2, "Writing TFRecords")]
+    progress = Progress()
+    export(dataset_of(item("a"), item("b")), tmp_path, progress_reporter=progress)
+    assert progress.reported == [(2, "Writing TFRecords")]
 
 
 def test_options_of_datumaro(tmp_path) -> None:

@@ -20,7 +20,15 @@ from tfod.sources.reading import read_detections
 from tfod.tfrecord.reader import RecordBatch
 from tfod.tfrecord.writer import write_records
 
-from tests.datumaro.conftest import TolerantImport, boxes, ids_of, jpeg, labels_of, refusal
+from tests.datumaro.conftest import (
+    Progress,
+    TolerantImport,
+    boxes,
+    ids_of,
+    jpeg,
+    labels_of,
+    refusal,
+)
 from tests.files import write_files
 from tests.image_kinds import image_of_pixels
 from tests.records import encode, image, objects
@@ -430,17 +438,6 @@ class TestImages:
 
 
 def test_progress_is_reported(make_shard, load) -> None:
-    from datumaro.components.progress_reporting import NullProgressReporter
-
-    class Reporter(NullProgressReporter):
-        reported: list[Any] = []  # noqa: RUF012
-
-        def start(self, total, *, desc=None):
-            self.reported.append((total, desc))
-
-        def report_status(self, progress):
-            self.reported.append(progress)
-
-    shard = Path(make_shard("s", image()))
-    load(progress_reporter=Reporter())
-    assert Reporter.reported == [(shard.stat().st_size, "Reading TFRecords"), shard.stat().st_size]
+    size, progress = Path(make_shard("s", image())).stat().st_size, Progress()
+    load(progress_reporter=progress)
+    assert progress.reported == [(size, "Reading TFRecords"), size]

@@ -118,14 +118,11 @@ class TestInPlace:
     @pytest.mark.parametrize(
         "names",
         [
-            ["train.record"],
+            ["train.record"], ["annotations/train.tfrecord"], ["TRAIN.TFRECORD"],
+            ["train.tfrecord.gz"], ["train/Objects.tfrecord", "valid/Objects.tfrecord"],
             ["train.record-00000-of-00002", "train.record-00001-of-00002"],
-            ["train/Objects.tfrecord", "valid/Objects.tfrecord"],
-            ["annotations/train.tfrecord"],
-            ["TRAIN.TFRECORD"],
-            ["train.tfrecord.gz"],
         ],
-    )
+    )  # fmt: skip
     def test_any_layout_is_replaced_not_doubled(self, tmp_path, names) -> None:
         folder = tmp_path / "d"
         for number, name in enumerate(names):

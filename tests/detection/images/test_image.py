@@ -75,38 +75,25 @@ def test_every_kind(kind: str) -> None:
         assert header.channels == OTHER_MODES.get(kind, CHANNELS.get(mode)), mode
 
 
-@pytest.mark.parametrize(
-    ("kind", "bits", "note"),
-    [
-        ("jpeg 12 bits", 12, ""),
-        ("jpeg CMYK", 8, "cmyk"),
-        ("jpeg ycck", 8, "cmyk"),
-        ("jpeg arithmetic", 8, "arithmetic"),
-        ("jpeg lossless 16 bits", 16, "lossless"),
-        ("jpeg hierarchical", 8, "hierarchical"),
-        ("png color 3 bits 2 interlaced", 2, "palette interlaced"),
-        ("png color 2 bits 16", 16, ""),
-        ("png animated", 8, "animated"),
-        ("png apple", 8, "apple"),
-        ("gif animated", 8, "animated"),
-        ("gif", 8, ""),
-        ("bmp 16 bits", 5, ""),
-        ("bmp 24 bits os2", 8, "os2"),
-        ("bmp rle", 8, "palette compressed"),
-        ("bmp bytes after the end", 8, "trailing"),
-        ("bmp L", 8, ""),
-        ("tiff I;16", 16, ""),
-        ("tiff CMYK", 8, "cmyk"),
-        ("tiff P", 8, "palette"),
-        ("webp lossless alpha", 8, ""),
-        ("webp animated", 8, "animated"),
-    ],
-)
-def test_bits_and_notes(kind: str, bits: int, note: str) -> None:
+BITS_AND_NOTES = {
+    "jpeg 12 bits": (12, ""), "jpeg CMYK": (8, "cmyk"), "jpeg ycck": (8, "cmyk"),
+    "jpeg arithmetic": (8, "arithmetic"), "jpeg lossless 16 bits": (16, "lossless"),
+    "jpeg hierarchical": (8, "hierarchical"), "png color 2 bits 16": (16, ""),
+    "png color 3 bits 2 interlaced": (2, "palette interlaced"), "png animated": (8, "animated"),
+    "png apple": (8, "apple"), "gif animated": (8, "animated"), "gif": (8, ""),
+    "bmp 16 bits": (5, ""), "bmp 24 bits os2": (8, "os2"), "bmp rle": (8, "palette compressed"),
+    "bmp bytes after the end": (8, "trailing"), "bmp L": (8, ""), "tiff I;16": (16, ""),
+    "tiff CMYK": (8, "cmyk"), "tiff P": (8, "palette"), "webp lossless alpha": (8, ""),
+    "webp animated": (8, "animated"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BITS_AND_NOTES)
+def test_bits_and_notes(kind: str) -> None:
     if kind not in KINDS:
         pytest.skip("this Pillow cannot write it")
     header = read_header(image_of(kind))
-    assert header is not None and (header.bits, header.note) == (bits, note)
+    assert header is not None and (header.bits, header.note) == BITS_AND_NOTES[kind]
 
 
 def test_orientations() -> None:
@@ -118,21 +105,12 @@ def test_orientations() -> None:
             assert image.getexif()[0x0112] == orientation
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"Exif\0\0",
-        b"Exif\0\0" + exif_block(9),
-        b"Exif\0\0" + exif_block(0),
-        b"Exif\0\0II*\0\xff\xff\xff\xff",
-        b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
-        b"http://ns.adobe.com/xap/1.0/\0" + exif_block(6),
-    ],
-)
-def test_exif_without_an_orientation(body: bytes) -> None:
-    header = read_header(with_segment(saved("RGB", "JPEG"), 0xE1, body))
-    assert header is not None and header.orientation == 1
+def test_exif_without_an_orientation() -> None:
+    headers = b"", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff"
+    blocks = [b"Exif\0\0" + one for one in (*headers, exif_block(9), exif_block(0))]
+    for body in (b"", *blocks, b"http://ns.adobe.com/xap/1.0/\0" + exif_block(6)):
+        header = read_header(with_segment(saved("RGB", "JPEG"), 0xE1, body))
+        assert header is not None and header.orientation == 1, body
 
 
 def test_first_exif_and_end_of_an_image_with_a_thumbnail() -> None:
@@ -161,20 +139,14 @@ def test_the_end_of_an_image() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\xff\xd8\xff",
-        b"\xff\xd8\xff\xd9" + bytes(20),
-        b"\xff\xd8\xff\xda" + bytes(20),
+        b"", b"\xff\xd8\xff", b"\xff\xd8\xff\xd9" + bytes(20), b"\xff\xd8\xff\xda" + bytes(20),
         b"\xff\xd8" + b"\xff\xfe\0\2" * 5000 + saved("L", "JPEG")[2:],
-        b"\x89PNG\r\n\x1a\n" + bytes(40),
-        b"RIFF\x24\0\0\0WAVEfmt " + bytes(40),
-        b"BM" + bytes(60),
-        b"II*\0\x08\0\0\0\0\0" + bytes(20),
-        b"<html><body>Not Found</body></html>",
-        bytes(100),
+        b"\x89PNG\r\n\x1a\n" + bytes(40), b"RIFF\x24\0\0\0WAVEfmt " + bytes(40),
+        b"BM" + bytes(60), b"II*\0\x08\0\0\0\0\0" + bytes(20),
+        b"<html><body>Not Found</body></html>", bytes(100),
     ],
-)
-def test_no_image(data: bytes) -> None:
+)  # fmt: skip
+def test_other_files(data: bytes) -> None:
     assert read_header(data) is None
     assert image_size(data) is None
 
