@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,6 +18,7 @@ from tfod.checker.reporters.github import render_github
 from tfod.checker.reporters.json import render_json
 from tfod.checker.reporters.junit import render_junit
 
+from tests.checker import FILES
 from tests.checker.reports import (
     HOSTILE,
     SCHEMA,
@@ -31,7 +31,7 @@ from tests.checker.reports import (
 )
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
-JUNIT = etree.RelaxNG(etree.parse(Path(__file__).with_name("junit.rng")))
+JUNIT = etree.RelaxNG(etree.parse(FILES / "junit.rng"))
 COMMAND = re.compile(r"::(error|warning|notice) file=([^:,]*),title=([^:,]*)::([^\r\n]*)\Z")
 """GitHub's syntax of a command."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,12 @@ from tfod.checker.reporters.html import render_html
 from tfod.checker.reporters.junit import render_junit
 from tfod.checker.reporters.text import render_text
 
+from tests.checker import FILES
 from tests.checker.reports import ERROR, INFO, WARNING, found, hostile_report, make_report
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 
-EXPECTED = Path(__file__).with_name("report.txt").read_text(encoding="utf-8")
+EXPECTED = (FILES / "report.txt").read_text(encoding="utf-8")
 LONG = "data/2024 warehouse/" + "train-" * 15 + "00003-of-00010.record"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -25,6 +25,7 @@ from tfod.errors import TfodError
 from tfod.formats.cvat.document import read_cvat_xml
 from tfod.sources.resolved import Dataset
 
+from tests.checker import FILES
 from tests.checker.conftest import ReportOf
 from tests.commands import run_python
 from tests.hostile import growths
@@ -33,31 +34,7 @@ from tests.records import encode, image, write_shard
 from tests.zip_forge import Item, forge, real_zip
 
 # CVAT 2.15 writes these in dataset_manager/formats/cvat.py and bindings.py.
-IMAGES_XML = """<?xml version="1.0" encoding="utf-8"?>
-<annotations><version>1.1</version><meta>
-<task><id>4</id><name>streets</name><size>3</size><mode>annotation</mode><subset>default</subset>
-<start_frame>0</start_frame><stop_frame>2</stop_frame><frame_filter></frame_filter>
-<segments><segment><id>4</id><start>0</start><stop>2</stop></segment></segments>
-<labels><label><name>car</name><type>any</type><attributes><attribute><name>parked</name>
-<mutable>False</mutable></attribute></attributes></label>
-<label><name>s1</name><type>skeleton</type></label>
-<label><name>nose</name><type>points</type><parent>s1</parent></label></labels></task>
-<dumped>2024-06-25 11:38:28.799808+00:00</dumped></meta>
-<image id="0" name="day/a.jpg" width="200" height="100">
-<box label="car" source="manual" occluded="0" xtl="20" ytl="10" xbr="60" ybr="40" z_order="0">
-<attribute name="parked">false</attribute></box></image>
-<image id="1" name="day/b.jpg" width="200" height="100"></image>
-<image id="2" name="day/c.v1.jpg" width="200" height="100"></image></annotations>
-"""
-VIDEO_XML = """<?xml version="1.0" encoding="utf-8"?>
-<annotations><version>1.1</version><meta><{kind}><id>5</id><size>5</size><mode>{mode}</mode>
-<start_frame>{start}</start_frame><stop_frame>{stop}</stop_frame>
-<frame_filter>{filter}</frame_filter><labels><label><name>person</name></label></labels>
-<segments><segment><id>5</id><start>{segment}</start><stop>9</stop></segment></segments>
-<original_size><width>640</width><height>480</height></original_size></{kind}></meta>
-<track id="0" label="person" source="manual"><box frame="0" keyframe="1" outside="0" occluded="0"
-xtl="10" ytl="20" xbr="30" ybr="40" z_order="0"></box></track></annotations>
-"""
+IMAGES_XML, VIDEO_XML = ((FILES / f"{name}.xml").read_text() for name in ("images", "video"))
 Write = Callable[[str, "str | bytes"], str]
 XML = "annotations.xml"
 

@@ -12,6 +12,7 @@ import pytest
 from tfod.checker.references.pipeline_config import TrainingConfig
 from tfod.errors import TfodError
 
+from tests.checker import FILES
 from tests.commands import Result, Run
 from tests.files import write_files
 from tests.mutants.pipeline import files, masks, pipeline
@@ -19,36 +20,7 @@ from tests.mutants.sound import CAT_BOX, png, shard, with_boxes
 
 HAS_LISTS = int(google.protobuf.__version__.partition(".")[0]) >= 4
 # Like a file of tensorflow/models, with other syntax that their parsers allow.
-OF_MODELS = """\
-# SSD with Mobilenet v2
-# Trained on COCO17
-model {
-  ssd {
-    inplace_batchnorm_update: true;
-    num_classes: 0x2,
-    box_coder { faster_rcnn_box_coder { y_scale: 10.0 x_scale: -1e1f } }
-    anchor_generator { ssd_anchor_generator { aspect_ratios: 1.0 } }
-    image_resizer < keep_aspect_ratio_resizer < min_dimension: 20 max_dimension: 40
-      pad_to_max_dimension: True > >
-    feature_extractor { type: 'ssd_mobilenet' "_v2_keras" }
-  }
-}
-train_config: {
-  fine_tune_checkpoint: "with \\"quotes\\" and # no comment"
-  batch_size: 1
-  data_augmentation_options { random_horizontal_flip { } }
-}
-train_input_reader: {
-  label_map_path: "label_map.pbtxt"
-  tf_record_input_reader { input_path: ["train.tfrecord"] }
-}
-eval_config: { metrics_set: "coco_detection_metrics" batch_size: 1; }
-eval_input_reader: {
-  label_map_path: "label_map.pbtxt" shuffle: false
-  tf_record_input_reader { input_path: "val.tfrecord" }
-}
-[object_detection.protos.more] { anything: 1 }
-"""
+OF_MODELS = (FILES / "pipeline.config").read_text()
 Check = Callable[..., Result]
 
 
