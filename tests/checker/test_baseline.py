@@ -136,9 +136,7 @@ def known_and_new(run: Run, baseline: Path, source: Path) -> tuple[int, dict[str
     return report["baseline"]["known"], report["counts"]["by_code"]
 
 
-def test_moved_records_are_recognised(
-    run: Run, train: Path, baseline: Path, tmp_path: Path
-) -> None:
+def test_moved_records(run: Run, train: Path, baseline: Path, tmp_path: Path) -> None:
     total, new = known_and_new(run, baseline, train)
     assert total > 60 and new == {}
     codes = {one["code"] for one in json.loads(baseline.read_text())["findings"]}
@@ -184,9 +182,7 @@ def test_a_known_empty_shard_is_no_other_finding(tmp_path: Path) -> None:
     assert {one.shard for one in report.findings if one.code == "SET005"} == {str(shards[1])}
 
 
-def test_the_verdict_is_about_new_findings_and_the_receivers_about_all(
-    run: Run, train: Path, baseline: Path, tmp_path: Path
-) -> None:
+def test_verdict_and_receivers(run: Run, train: Path, baseline: Path, tmp_path: Path) -> None:
     result = run("check", train, "--baseline", baseline, "--for", "any", "--decode=none")
     assert result.code == 0 and result.out.startswith("No new findings; ")
     out = result.out.replace("\n", " ")
@@ -219,9 +215,7 @@ def test_the_verdict_is_about_new_findings_and_the_receivers_about_all(
         (os.mkdir, "is not a file"),
     ],
 )
-def test_other_files_are_refused(
-    run: Run, train: Path, tmp_path: Path, content: Any, reason: str
-) -> None:
+def test_other_files(run: Run, train: Path, tmp_path: Path, content: Any, reason: str) -> None:
     path = tmp_path / "b.json"
     if isinstance(content, str):
         path.write_bytes(content.encode("latin-1"))
@@ -231,9 +225,7 @@ def test_other_files_are_refused(
     assert refused.startswith(f"tfod: {path}: {reason}")
 
 
-def test_an_incomplete_report_is_refused(
-    run: Run, train: Path, baseline: Path, tmp_path: Path
-) -> None:
+def test_incomplete_reports(run: Run, train: Path, baseline: Path, tmp_path: Path) -> None:
     for options, reason in (
         (("--max-findings", 2), "lists 2 of "),
         (("--baseline", baseline), "write it without --baseline"),

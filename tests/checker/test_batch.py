@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,9 +41,7 @@ def batch_of(*payloads: bytes) -> Batch:
 
 
 @given(RECORDS)
-def test_each_box_has_its_text_and_its_id(
-    records: list[tuple[list[tuple[str, int]], bool, bool]],
-) -> None:
+def test_each_box_has_its_text_and_its_id(records: Any) -> None:
     payloads, expected = [], []
     for pairs, with_texts, with_ids in records:
         texts, ids = [one for one, _ in pairs], [one for _, one in pairs]

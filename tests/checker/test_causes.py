@@ -119,9 +119,7 @@ def test_boxes_in_pixels_explain_others_only_if_most_are(count: int, check: Chec
     ("texts", "is_foreign"),
     [("ship ferry", True), ("ship cat", False), ("ship dgo", False), ("ship Dog", False)],
 )
-def test_a_label_map_of_another_dataset(
-    texts: str, is_foreign: bool, run: Run, tmp_path: Path
-) -> None:
+def test_another_label_map(texts: str, is_foreign: bool, run: Run, tmp_path: Path) -> None:
     classes = {"text": texts.split()}
     write_files(tmp_path, folder(record(**classes), record("b.png", **classes)))
     out = " ".join(run("check", tmp_path).out.split())

@@ -126,7 +126,7 @@ def test_the_size_of_the_rotated_image_is_an_error() -> None:
     ],
 )
 @pytest.mark.parametrize("orientation", [3, 5, 6, 7, 8])
-def test_boxes_that_only_fit_the_rotated_image_are_an_error(
+def test_boxes_of_rotated_images(
     tmp_path: Path, boxes: Any, is_error: bool, orientation: int
 ) -> None:
     """Images of 40 by 20; the boxes of the second one fit both, so it has a warning."""

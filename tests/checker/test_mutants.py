@@ -90,9 +90,7 @@ HANDFUL = ("IMG011-train-and-val-", "SET003-one-lacks", "SET004-ids", "LAB008-do
 
 
 @pytest.mark.parametrize("start", HANDFUL)
-def test_the_same_report_from_two_processes(
-    mutants: Path, start: str, run: Run, monkeypatch: Any
-) -> None:
+def test_two_processes(mutants: Path, start: str, run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr("tfod.checker.check._MIN_BYTES_FOR_PROCESSES", 0)
     (mutant,) = [one for one in MUTANTS if one.name.startswith(start)]
     command = ["check", *mutant.arguments(mutants), "--format", "json", "--jobs"]

@@ -31,7 +31,7 @@ from tests.checker.reports import (
 )
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
-JUNIT = etree.RelaxNG(etree.parse(FILES / "junit.rng"))
+JUNIT = etree.RelaxNG(etree.parse(str(FILES / "junit.rng")))
 COMMAND = re.compile(r"::(error|warning|notice) file=([^:,]*),title=([^:,]*)::([^\r\n]*)\Z")
 """GitHub's syntax of a command."""
 

@@ -102,7 +102,6 @@ def gray_masks(*masks: np.ndarray | int) -> bytes:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     largest = float(np.finfo(np.float32).max)
     just_above_2, hanging = (0.25, 0.25, after(2.0), after(2.0)), (-0.5, 0.25, 1.5, 2.25)
     twice, moved = [CAT_BOX, CAT_BOX], [CAT_BOX, (after(CAT_BOX[0]), *CAT_BOX[1:])]

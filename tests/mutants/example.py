@@ -35,7 +35,6 @@ def spelled(**encoded: bytes) -> bytes:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     named = list(encoded_features().items())
     in_two_parts = encode_example(dict(named[:5])) + encode_example(dict(named[5:]))
     lists = field(1, field(1, b"frames") + field(2, field(1, int64_feature([1]))))

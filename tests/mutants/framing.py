@@ -43,7 +43,6 @@ def zipped(data: bytes) -> bytes:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     three, two, last = shard(*THREE), shard(*THREE[:2]), frame(THREE[2])
     start, rest = len(frame(THREE[0])), shard(*THREE[1:])
     name = start + frame(THREE[1]).index(b"b.png")

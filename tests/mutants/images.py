@@ -66,7 +66,6 @@ def subsets(val: bytes) -> dict[str, bytes]:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     damaged = flip(png(), png().index(b"IDAT") + 20)
     right = hashlib.sha256(jpeg()).hexdigest()
     wrong = right[:-1] + ("0" if right[-1] != "0" else "1")

@@ -58,7 +58,6 @@ def whole(**classes: Any) -> dict:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     lone = folder(record(), other(), label_map=None)
     two_maps = {"cats_label_map.pbtxt": LABEL_MAP, "dogs_label_map.pbtxt": LABEL_MAP}
     odd = "# classes\nitem < id: 1, name: \"c\" 'at' >; item: { name: 'dog'; id: 0x2 }\n"

@@ -29,7 +29,6 @@ def numbered(source_id: str | bytes | None) -> bytes:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     same_id = features()["image/source_id"]
     as_bytes = first(record(encoded=jpeg(), filename=jpeg(), source_id="1"))
     nameless = first(record(filename=None, **NO_OBJECTS))

@@ -83,7 +83,6 @@ def points(name: str, number: int) -> bytes:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     mask = png()
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]

@@ -43,7 +43,6 @@ def splits(other: bytes) -> dict[str, dict[str, bytes]]:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     two, three = numbered(0, 1, count=2), numbered(0, 1, 2, count=3)
     _, second, third = list(three)[:3]
     swapped = b"item { id: 2 name: 'cat' }\nitem { id: 1 name: 'dog' }\n"

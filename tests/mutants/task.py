@@ -72,7 +72,6 @@ def matched(name: str, *frames: str, **how: Any) -> dict[str, Any]:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     labels = json.dumps([{"name": "cats"}]).encode()
     known = matched("a.jpg", "a.jpg", labels=("cat", "dog"))
     frames, two, video = ("a.jpg", "b.jpg", "c.jpg"), ("a.jpg", "b.jpg"), {"mode": "interpolation"}

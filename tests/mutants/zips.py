@@ -40,7 +40,6 @@ def limited(**limits: int) -> dict[str, object]:
 
 
 def mutants() -> list[Mutant]:
-    """Return the mutants of all rules."""
     link = Item("a.jpg", b"/etc/passwd", mode=stat.S_IFLNK | 0o777)
     zeros = bytes(5 << 20)
     padded = Item("a.bin", packed=deflate(zeros) + bytes(9), size=len(zeros))
