@@ -236,13 +236,9 @@ def opened_by(process: subprocess.Popen[bytes]) -> list[Path]:
 
 def on_a_terminal(command: list[str], environment: dict[str, str]) -> bytes:
     """The output of a command on a terminal."""
-    import fcntl
     import pty
-    import struct
-    import termios
 
     parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(command, stdout=child, stderr=child, env=environment)
     os.close(child)
     parts = []
