@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,10 @@ def points_of(annotation: dict[str, Any]) -> list[Triple]:
     return found if any(v for _, _, v in found) else []
 
 
-def write_coco(folder: Path, images: list[list[dict[str, Any]]]) -> Path:
+def write_coco(
+    folder: Path, images: list[list[dict[str, Any]]], points: Mapping[int, list[str]] = POINTS
+) -> Path:
+    """A JSON of images with these annotations."""
     listed, found = [], []
     for number, members in enumerate(images, 1):
         name = f"{number}.png"
@@ -184,7 +188,7 @@ def write_coco(folder: Path, images: list[list[dict[str, Any]]]) -> Path:
         found += [{"id": len(found) + n, "image_id": number, **x} for n, x in enumerate(members, 1)]
     categories = [
         {"id": key, "name": NAMES[key], **({"keypoints": names} if names else {})}
-        for key, names in POINTS.items()
+        for key, names in points.items()
     ]
     path = folder / "person_keypoints.json"
     path.write_text(json.dumps({"images": listed, "annotations": found, "categories": categories}))

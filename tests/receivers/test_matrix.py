@@ -8,7 +8,6 @@ on 278 records.
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,21 +19,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tfod
-from PIL import Image
 from pycocotools.coco import COCO
 from tfod.cli.main import main
 from tfod.shards.reshard import reshard
 
+from tests.datumaro.test_round_trips import POINTS, write_coco
 from tests.receivers.decoders import Decoded, od_api, tf_vision
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 SIDES = ("xmin", "ymin", "xmax", "ymax")
-CATEGORIES = [
-    {"id": 1, "name": "person", "keypoints": ["nose", "eye", "ear"]},
-    {"id": 3, "name": "hand", "keypoints": ["thumb", "palm"]},
-    {"id": 7, "name": "dog"},
-]
 
 
 @dataclass(frozen=True)
@@ -151,29 +145,22 @@ def coco(folder: Path) -> Source:
     return converted(data, folder / "coco", truth, "--set", "train", "--masks")
 
 
-def write_coco(folder: Path) -> Path:
-    """An image with objects of three classes; two classes have points."""
-    Image.new("RGB", (80, 40)).save(folder / "a.png")
-    points = {
-        1: [8, 4, 2, 16, 20, 1, 0, 0, 0],
-        3: [40, 10, 1, 79, 39, 2],
-        7: None,
-        0: None,  # a person without points
-    }
-    annotations: list[dict[str, Any]] = []
-    for category, values in points.items():
-        one = {"id": len(annotations), "image_id": 5, "category_id": category or 1}
-        one |= {"bbox": [2, 3, 30, 20], "area": 600, "iscrowd": 0}
-        annotations.append(one | ({"keypoints": values} if values else {}))
-    image = {"id": 5, "file_name": "a.png", "height": 40, "width": 80}
-    found = {"images": [image], "annotations": annotations, "categories": CATEGORIES}
-    (folder / "a.json").write_text(json.dumps(found))
-    return folder / "a.json"
-
-
 def keypoints(folder: Path) -> Source:
+    """An image with objects of three classes; two classes have points."""
     folder.mkdir()
-    annotations = write_coco(folder)
+    points = [
+        (1, [8, 4, 2, 16, 20, 1, 0, 0, 0]),
+        (4, [40, 10, 1, 63, 47, 2]),
+        (6, None),
+        (1, None),  # a person without points
+    ]
+    shape = {"bbox": [2, 3, 30, 20], "area": 600, "iscrowd": 0}
+    objects = [
+        {**shape, "category_id": category, **({"keypoints": values} if values else {})}
+        for category, values in points
+    ]
+    # The OD API refuses the same name of a point in two classes.
+    annotations = write_coco(folder, [objects], {**POINTS, 4: ["thumb", "palm"]})
     return converted(annotations, folder / "out", of_coco(annotations))
 
 
