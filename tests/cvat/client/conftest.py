@@ -25,20 +25,12 @@ from tests.records import encode, image
 from tests.records import frame as shard
 from tests.zip_forge import real_zip
 
-CAR = {
-    "id": 11,
-    "name": "car",
-    "parent_id": None,
-    "attributes": [
-        {"id": 1, "name": "truncated", "input_type": "checkbox"},
-        {"id": 2, "name": "colour", "input_type": "select"},
-        {"id": 3, "name": "age", "input_type": "number"},
-    ],
-}
-CAT = {"id": 12, "name": "cat", "parent_id": None, "attributes": []}
-PART = {"id": 13, "name": "1", "parent_id": 12, "attributes": []}
-
-
+TYPES = ("truncated", "checkbox"), ("colour", "select"), ("age", "number")
+CAR, CAT, PART = (
+    {"id": number, "name": name, "parent_id": parent, "attributes": []}
+    for number, name, parent in ((11, "car", None), (12, "cat", None), (13, "1", 12))
+)
+CAR["attributes"] = [{"name": name, "input_type": kind} for name, kind in TYPES]
 SIZES = {"a.jpg": (100, 200), "day/b.jpg": (100, 200), "c.jpg": (48, 64)}
 """Height and width of the frames of task 1."""
 
@@ -49,12 +41,13 @@ def jpeg(width: int, height: int, shade: int) -> bytes:
 
 def shape(frame: int, points: list[float], kind: str = "rectangle", **more: Any) -> dict[str, Any]:
     named = {"label_id": 11, "occluded": False, "rotation": 0.0, "group": 0, "attributes": []}
-    named["z_order"] = 0
-    return {"type": kind, "frame": frame, "points": points, **named, **more}
+    return {"type": kind, "frame": frame, "points": points, **named, "z_order": 0, **more}
 
 
 def flat_task(number: int = 1, **more: Any) -> StubTask:
     frames = [(name, width, height) for name, (height, width) in SIZES.items()]
+    attributes = [("truncated", "true"), ("colour", "blue"), ("age", "7")]
+    marks = {"occluded": True, "group": 3, "attributes": attributes}
     return StubTask(
         number,
         "streets & <cats>",
@@ -62,13 +55,7 @@ def flat_task(number: int = 1, **more: Any) -> StubTask:
         frames,
         segments={10 * number: (0, 1), 10 * number + 1: (2, 2), 10 * number + 2: (0, 2)},
         shapes=[
-            shape(
-                0,
-                [10.5, 20.25, 60.0, 70.0],
-                occluded=True,
-                group=3,
-                attributes=[("truncated", "true"), ("colour", "blue"), ("age", "7")],
-            ),
+            shape(0, [10.5, 20.25, 60.0, 70.0], **marks),
             shape(1, [5.0, 6.0, 7.0, 8.0], label_id=12),
         ],
         tags=[{"frame": 2, "label_id": 12}],
@@ -77,19 +64,13 @@ def flat_task(number: int = 1, **more: Any) -> StubTask:
     )
 
 
-def video_task(number: int = 2) -> StubTask:
-    def key(frame: int, left: float, outside: bool = False) -> dict[str, Any]:
-        return {
-            "type": "rectangle",
-            "frame": frame,
-            "points": [left, 10.0, left + 20, 30.0],
-            "outside": outside,
-            "occluded": False,
-            "rotation": 0.0,
-        }
-
+def video_task() -> StubTask:
+    keyframes = [
+        shape(frame, [left, 10.0, left + 20.0, 30.0], outside=frame == 4)
+        for frame, left in ((1, 0.0), (3, 20.0), (4, 20.0))
+    ]
     return StubTask(
-        number,
+        2,
         "film",
         [CAR],
         [("film.mp4", 160, 120)],
@@ -98,7 +79,7 @@ def video_task(number: int = 2) -> StubTask:
         start=4,
         step=2,
         segments={20: (0, 2), 21: (3, 5), 22: (0, 5)},
-        tracks=[{"frame": 1, "label_id": 11, "shapes": [key(1, 0), key(3, 20), key(4, 20, True)]}],
+        tracks=[{"frame": 1, "label_id": 11, "shapes": keyframes}],
         images={"frame_000006": jpeg(160, 120, 9)},
     )
 

@@ -58,6 +58,7 @@ LABELS = {"car": {name: AttributeSpec(kind) for name, kind in TYPES.items()}, "a
 masks = st.binary(min_size=600, max_size=600)
 hundredths = st.integers(0, 8000).map(lambda value: value / 100)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
+ages = st.integers(-5, 10**6).map(str)
 small_masks = st.tuples(
     st.integers(1, 6), st.integers(1, 6), st.integers(0, 50), st.integers(0, 50), st.randoms()
 )
@@ -76,12 +77,8 @@ def shapes(draw: st.DrawFn) -> CvatShape:
         "z_order": draw(st.integers(-2, 2)),
     }
     if label == "car":
-        marks["attributes"] = (
-            ("truncated", draw(st.sampled_from(["true", "false"]))),
-            ("colour", draw(texts)),
-            ("age", str(draw(st.integers(-5, 10**6)))),
-            ("note", draw(texts)),
-        )
+        values = draw(st.sampled_from(["true", "false"])), draw(texts), draw(ages), draw(texts)
+        marks["attributes"] = tuple(zip(TYPES, values, strict=True))
     if draw(st.booleans()):
         left, right = sorted((draw(hundredths), draw(hundredths)))
         top, bottom = sorted((min(draw(hundredths), 60.0), min(draw(hundredths), 60.0)))
@@ -89,9 +86,8 @@ def shapes(draw: st.DrawFn) -> CvatShape:
         return CvatShape(BOX, extent=(left, top, right, bottom), **marks)
     height, width, top, left, random = draw(small_masks)
     mask, full = np.zeros(SIZE, bool), draw(st.booleans())
-    for row in range(height):
-        for column in range(width):
-            mask[top + row, left + column] = full or random.random() < 0.5
+    for row, column in np.ndindex(height, width):
+        mask[top + row, left + column] = full or random.random() < 0.5
     mask[top, left] = True
     runs, extent = encode_runs(mask) or ((), (0, 0, 0, 0))
     return CvatShape(MASK, extent=extent, runs=tuple(runs), **marks)

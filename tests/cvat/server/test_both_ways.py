@@ -228,15 +228,31 @@ def test_round_trips(tmp_path: Path, kind: str, name: str, save_images: bool) ->
 
 def test_tracks_become_boxes(tmp_path: Path) -> None:
     """CVAT's XML does not name the track of a box, so the bridge does not know it."""
-    moving = track("cat", box(0, "cat", 0, 0, 10, 10), box(2, "cat", 20, 10, 30, 20))
-    task = make_task(tracks=[moving])
+    moving = track(
+        "cat",
+        box(0, "cat", 0, 0, 10, 10),
+        box(2, "cat", 20, 10, 30, 20, occluded=True),
+        box(3, "cat", 20, 10, 30, 20, outside=True),
+        box(4, "cat", 5, 5, 9, 9),
+    )
+    task = make_task(frames=[f"{name}.jpg" for name in "abcdef"], tracks=[moving])
     ours, theirs = (way(task, tmp_path) for way in (export, bridge_export))
     assert theirs.boxes() == ours.boxes()
+    visible = [(0, 0, 10, 10), (10, 5, 20, 15), (20, 10, 30, 20), (), (5, 5, 9, 9), (5, 5, 9, 9)]
+    assert list(ours.boxes().values()) == [
+        [("cat", *corners)] * bool(corners) for corners in visible
+    ]
     assert "- tracks split into single shapes, one per frame: 1\n" in ours.notes
-    assert [list(one.attributes["track_id"]) for one in ours.records] == [[0]] * 3
-    assert [one.attributes.get("track_id") for one in theirs.records] == [None] * 3
-    boxes = [row[3] for row in again(task, ours)]
-    assert boxes == [(0, 0, 10, 10), (10, 5, 20, 15), (20, 10, 30, 20)]
+    assert list(ours.records[2].attributes["occluded"]) == [1]
+    assert [list(one.attributes.get("track_id", ())) for one in ours.records] == [
+        [0] * bool(corners) for corners in visible
+    ]
+    assert not any("track_id" in one.attributes for one in theirs.records)
+    # An importer would take an attribute `frame` as the frame of the image.
+    for record in ours.records:
+        assert "frame" not in record.image_extra
+        assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
+    assert [row[3] for row in again(task, ours)] == list(filter(None, visible))
     assert not task.annotations.tracks
 
 

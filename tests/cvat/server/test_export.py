@@ -121,31 +121,6 @@ def test_frames_of_a_video(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
             assert opened.convert("RGB").getpixel((5, 5)) == expected.getpixel((5, 5))
 
 
-def test_tracks_are_boxes_on_the_frames_where_they_are_visible(tmp_path: Path) -> None:
-    moving = track(
-        "cat",
-        box(0, "cat", 0, 0, 10, 10),
-        box(2, "cat", 20, 10, 30, 20, occluded=True),
-        box(3, "cat", 20, 10, 30, 20, outside=True),
-        box(4, "cat", 5, 5, 9, 9),
-    )
-    task = make_task(frames=[f"{name}.jpg" for name in "abcdef"], tracks=[moving])
-    found = export(task, tmp_path)
-    assert list(found.boxes().values()) == [
-        [("cat", 0.0, 0.0, 10.0, 10.0)],
-        [("cat", 10.0, 5.0, 20.0, 15.0)],
-        [("cat", 20.0, 10.0, 30.0, 20.0)],
-        [],
-        [("cat", 5.0, 5.0, 9.0, 9.0)],
-        [("cat", 5.0, 5.0, 9.0, 9.0)],
-    ]
-    assert list(found.records[2].attributes["occluded"]) == [1]
-    # An importer would take an attribute `frame` as the frame of the image.
-    for record in found.records:
-        assert "frame" not in record.image_extra
-        assert not set(record.attributes) & {"keyframe", "outside", "rotation"}
-
-
 def test_frames_of_jobs_and_deleted_frames(tmp_path: Path) -> None:
     moving = track("bird", box(0, "bird", 0, 0, 10, 10))
     task = make_task(box(0, "cat"), box(1, "cat"), tracks=[moving], start_frame=3, step=2)

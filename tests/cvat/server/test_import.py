@@ -47,16 +47,23 @@ OPEN_IMAGES = (
     b"item { id: 1 name: '/m/015p6' display_name: 'bird' }"
     b"item { id: 2 name: '/m/01yrx' display_name: 'cat' }"
 )
+OTHER_SYNTAX = (
+    b"# by hand\nitem < name: 'bi' \"rd\"; id: 2, >\nitem: { id: 1 display_name: '\\143a' \"t\" }"
+)
 
 
-def with_ids(cat: int, bird: int, label_map: bytes) -> dict[str, bytes]:
-    records = record("a.jpg", ids=[cat]), record("b.jpg", ids=[bird])
-    return {"t.tfrecord": shard(*records), "label_map.pbtxt": label_map}
+def with_map(label_map: bytes, cat: bytes, bird: bytes) -> dict[str, bytes]:
+    return {"t.tfrecord": shard(cat, bird), "label_map.pbtxt": label_map}
+
+
+def ids(cat: int, bird: int, *texts: str) -> tuple[bytes, bytes]:
+    cat_text, bird_text = texts[:1], texts[1:]
+    return record("a.jpg", *cat_text, ids=[cat]), record("b.jpg", *bird_text, ids=[bird])
 
 
 LAYOUTS: dict[str, dict[str, bytes]] = {
     "any name in a folder": {"x/y/whatever.tfrecord": BOTH},
-    "shards": {"t.record-00000-of-00002": shard(A_CAT), "t.record-00001-of-00002": shard(B_BIRD)},
+    "shards": {f"t.record-0000{i}-of-00002": shard(one) for i, one in enumerate((A_CAT, B_BIRD))},
     "subsets": {"a.tfrecord": shard(A_CAT), "d/e/f/g/h/b.record": shard(B_BIRD)},
     "Roboflow": {
         "train/Animals.tfrecord": shard(A_CAT),
@@ -73,23 +80,16 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
     "folders of another machine": {
         "t.tfrecord": shard(record("/home/me/a.jpg", "cat"), record("C:\\data\\b.jpg", "bird"))
     },
-    "ids": with_ids(2, 1, LABEL_MAP),
-    "ids of Open Images": with_ids(2, 1, OPEN_IMAGES),
-    "other syntax": with_ids(
-        7,
-        3,
-        b"# by hand\nitem < name: 'bi' \"rd\"; id: 3, >\n"
-        b"item: { id: 7 display_name: '\\143a' \"t\" }",
+    "ids": with_map(LABEL_MAP, *ids(2, 1)),
+    "ids of Open Images": with_map(OPEN_IMAGES, *ids(2, 1)),
+    "other syntax": with_map(OTHER_SYNTAX, *ids(1, 2)),
+    "texts of Open Images": with_map(
+        OPEN_IMAGES, record("a.jpg", "/m/01yrx"), record("b.jpg", "/m/015p6")
     ),
-    "texts of Open Images": {
-        "t.tfrecord": shard(record("a.jpg", "/m/01yrx"), record("b.jpg", "/m/015p6")),
-        "label_map.pbtxt": OPEN_IMAGES,
-    },
     # Like in the training with the OD API, texts take precedence over ids.
-    "ids that differ from their texts": {
-        "t.tfrecord": shard(record("a.jpg", "cat", ids=[1]), record("b.jpg", "bird", ids=[2])),
-        "label_map.pbtxt": LABEL_MAP + b"item { id: 3 name: 'dog' }",
-    },
+    "other ids than those of the texts": with_map(
+        LABEL_MAP + b"item { id: 3 name: 'dog' }", *ids(1, 2, "cat", "bird")
+    ),
 }
 
 

@@ -23,7 +23,7 @@ from tfod.detection import keys
 
 from tests.changed_records import SOUND, changed_shards, sound_record
 from tests.conftest import examples
-from tests.cvat.server.tasks import frame, import_into, labels
+from tests.cvat.server.tasks import frame, import_into, labels, require_readable
 from tests.mutants.make import all_mutants
 from tests.mutants.registry import Mutant
 from tests.mutants.run import parameters_of, zipped
@@ -79,6 +79,7 @@ def import_error(task: Task, path: Path, temp_root: Path) -> str:
     try:
         import_into(task, path, temp_root=str(temp_root))
     except CvatImportError as error:
+        require_readable(str(error), path)
         return str(error)
     return ""
 
