@@ -26,6 +26,7 @@ type -t tfod_enable || true
 """
 IMAGE = {"DJANGO_SETTINGS_MODULE": "cvat.settings.production"}
 OURS = "tfod.cvat.django_settings"
+Way = Callable[[Path, Path], Path]
 
 
 def write(folder: Path, *names: str) -> Path:
@@ -91,32 +92,26 @@ def by_image(volume: Path, folder: Path) -> Path:
     return script
 
 
-@pytest.mark.parametrize("way", [by_compose, by_image])
-def test_variables_name_the_release(
-    way: Callable[[Path, Path], Path], volume: Path, cvat: Path, tmp_path: Path
-) -> None:
-    variables, (line,) = start(way(volume, tmp_path), cvat, **IMAGE, PYTHONPATH="/coverage")
-    release = str((volume / "current").resolve())
-    base = IMAGE["DJANGO_SETTINGS_MODULE"]
-    assert variables == {"settings": OURS, "base": base, "path": f"{release}:/coverage"}
-    assert release in line and base in line
-
-
 @pytest.mark.parametrize(
     ("given", "base"),
     [
+        (IMAGE, "cvat.settings.production"),
         ({}, "cvat.settings.production"),
         ({"DJANGO_SETTINGS_MODULE": "ldap_settings"}, "ldap_settings"),
         ({**IMAGE, "TFOD_CVAT_BASE_SETTINGS": "ldap_settings"}, "ldap_settings"),
         ({"DJANGO_SETTINGS_MODULE": OURS}, "cvat.settings.production"),
     ],
 )
-def test_the_settings_of_the_owner_are_the_base(
-    given: dict[str, str], base: str, volume: Path, cvat: Path, tmp_path: Path
+@pytest.mark.parametrize(("way", "path"), [(by_compose, "/coverage"), (by_image, "")])
+def test_variables_name_the_release_and_the_settings_of_the_owner(
+    way: Way, path: str, given: dict[str, str], base: str, volume: Path, cvat: Path, tmp_path: Path
 ) -> None:
-    variables, _ = start(by_compose(volume, tmp_path), cvat, **given)
-    path = str((volume / "current").resolve())
-    assert variables == {"settings": OURS, "base": base, "path": path}
+    more = {"PYTHONPATH": path} if path else {}
+    variables, (line,) = start(way(volume, tmp_path), cvat, **given, **more)
+    release = str((volume / "current").resolve())
+    expected = f"{release}:{path}" if path else release
+    assert variables == {"settings": OURS, "base": base, "path": expected}
+    assert release in line and base in line
 
 
 def nothing_installed(volume: Path) -> str:
