@@ -87,7 +87,7 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
         OPEN_IMAGES, record("a.jpg", "/m/01yrx"), record("b.jpg", "/m/015p6")
     ),
     # Like in the training with the OD API, texts take precedence over ids.
-    "other ids than those of the texts": with_map(
+    "texts and ids differ": with_map(
         LABEL_MAP + b"item { id: 3 name: 'dog' }", *ids(1, 2, "cat", "bird")
     ),
 }
