@@ -156,14 +156,13 @@ class Writer(FormatWriter):
         outline /= size[::-1]
         is_far = False
         for side, value in enumerate(box):  # left, top, right, bottom
-            axis = side % 2
-            ends = outline[:, axis]
-            is_end = ends == (ends.max() if side > 1 else ends.min())
-            gap = (value - ends[is_end.argmax()]) * size[1 - axis] * (1 if side > 1 else -1)
+            axis, sign = side % 2, 1 if side > 1 else -1
+            outward = outline[:, axis] * sign
+            index = int(outward.argmax())
+            gap = (value * sign - outward[index]) * size[1 - axis]
             if -_MAX_CUT <= gap < _MAX_MOVED:
-                outline[is_end, axis] = value
+                outline[outward >= min(outward[index], value * sign), axis] = value
             elif _MAX_MOVED <= gap <= _MAX_GAP:  # by a line of no width, there and back
-                index = int(is_end.argmax())
                 tip = outline[index].copy()
                 tip[axis] = value
                 outline = np.insert(outline, index + 1, [tip, outline[index]], axis=0)
