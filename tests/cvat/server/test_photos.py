@@ -10,13 +10,13 @@ from cvat.apps.engine.models import Frame
 
 from tests.commands import Run
 from tests.cvat.server.tasks import import_into, make_task, upload
-from tests.formats.test_photos import HEIGHT, LAY, RED, WIDTH, photo, shards_of
+from tests.formats.test_orientation import HEIGHT, RED, STORE, WIDTH, photo, write_shards
 
 
 @pytest.mark.parametrize("kind", ["shards", "coco", "voc", "yolo", "csv", "cvat_xml"])
 def test_boxes_of_converted_photos(run: Run, tmp_path: Path, kind: str) -> None:
-    names = {f"a{turn}.jpg": turn for turn in LAY}
-    shards, one, two = shards_of(tmp_path / "s", names, is_upright=False), "one", "two"
+    names = {f"a{turn}.jpg": turn for turn in STORE}
+    shards, one, two = write_shards(tmp_path / "s", names, is_upright=False), "one", "two"
     run("convert", shards, tmp_path / one, "--to", kind).succeeded()
     run("convert", tmp_path / one, tmp_path / two, "--to", "shards").succeeded()
     files = {path.name: path.read_bytes() for path in (tmp_path / two).iterdir()}
