@@ -182,7 +182,7 @@ BBOX = "record 1, byte {at}: bbox "
     [
         (KERAS, keras(1), {"image": b"broken"}, BBOX),
         (KERAS, keras(1), {"bbox": [1.0]}, BBOX),
-        (KERAS, keras(1), {"bbox": [1.0, 1.0, -5.0, 2.0]}, "is inverted"),
+        (KERAS, keras(1), {"bbox": [1.0, 1.0, -5.0, 2.0]}, BBOX + "box 0 is inverted"),
         (KERAS, {"x": 1, "y": 2}, {}, "its first record has the keys x, y, but none of area, bbox"),
         (CLASSIFICATION, LABELLED, {"label": "x"}, "record 1, byte {at}: label is bytes_"),
         (CLASSIFICATION, LABELLED, {"height": [1, 2]}, "record 1, byte {at}: height hol"),

@@ -274,7 +274,8 @@ class TfDetectionApiBase(compat.DatasetBase):
     ) -> None:
         fix = "correct it, or import with an error policy that skips it; to drop such boxes, type: "
         fix += "tfod repair SOURCE repaired --odd-boxes drop"
-        error = examples.error(row, reason, feature="image/object/bbox", fix=fix)
+        key = self._field_mapping.box_prefix if self._field_mapping else ""
+        error = examples.error(row, reason, feature=key or "image/object/bbox", fix=fix)
         self._ctx.error_policy.report_annotation_error(error, item_id=item_id)
 
     def _finish(self) -> None:
