@@ -21,7 +21,12 @@ SESSIONS = {"checker.md": 1, "library.md": 9}
 """Pages of docs that are one session, and their numbers of Python blocks."""
 _WALK_THROUGH = re.compile(r"^## Annotate in CVAT and train.*?(?=^## )", re.MULTILINE | re.DOTALL)
 _INDENTED_BLOCK = re.compile(r"^ +```\n(.*?)^ +```$", re.MULTILINE | re.DOTALL)
-_PACKAGES = {"datum ": "datumaro", "tensorflow": "tensorflow", "torch": "torch"}
+_PACKAGES = {
+    "datum ": "datumaro",
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "import grain": "grain",
+}
 
 
 @pytest.fixture
