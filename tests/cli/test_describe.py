@@ -11,21 +11,19 @@ from pathlib import Path
 
 import pytest
 from tfod import kernel
-from tfod.cli import main as cli
 from tfod.version import __version__
 
-from tests.commands import run_python
+from tests.commands import Run, run_python
 from tests.records import image, objects
 
 
-def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text(make_shard, run: Run) -> None:
     shard = make_shard(
         "s",
         image("a.jpg") | objects([[0, 0, 1, 1]] * 2, ["cat", "кошка"], [1, 2]),
         image("b.jpg") | {"image/format": "jpg", "odd": []},
     )
-    assert cli.main(["describe", shard]) == 0
-    output = capsys.readouterr().out
+    output = run("describe", shard).out
     head, keys, _, _, end = re.split(r"\n\n(?=key |class |  +min|import )", output)
     assert head == (
         f"1 shard, 2 records (1 without boxes), 2 boxes; {os.path.getsize(shard)} B, "
@@ -54,7 +52,7 @@ def test_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_json_has_the_numbers_of_the_text(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_numbers_of_the_text(make_shard, run: Run) -> None:
     hostile = "\x1b[2J\u202egnp"
     shard = make_shard(
         "s",
@@ -62,27 +60,15 @@ def test_json_has_the_numbers_of_the_text(make_shard, capsys: pytest.CaptureFixt
         | objects([[0, 0, 1, 1], [0, 0, 0.5, 1]], ["cat", hostile], [1, 2]),
         image("b.jpg", width=100, height=50) | {"odd": []},
     )
-    assert cli.main(["describe", shard, "--format", "JSON"]) == 0
-    output = capsys.readouterr().out
+    output = run("describe", shard, "--format", "JSON").out
     assert not {"\x1b", "\u202e"} & set(output)
     document = json.loads(output)
     numbers = {key: value for key, value in document.items() if isinstance(value, int)}
     assert numbers.pop("largest_record") < numbers["bytes"] == os.path.getsize(shard)
-    assert numbers == {
-        "tfod_describe": 1,
-        "shards": 1,
-        "bytes": numbers["bytes"],
-        "records": 2,
-        "records_without_boxes": 1,
-        "damaged_records": 0,
-        "boxes": 2,
-    }
-    assert document["keys"]["odd"] == {
-        "kinds": ["int64_list"],
-        "records": 1,
-        "min_values": 0,
-        "max_values": 0,
-    }
+    counts = {"records": 2, "records_without_boxes": 1, "damaged_records": 0, "boxes": 2}
+    assert numbers == {"tfod_describe": 1, "shards": 1, "bytes": numbers["bytes"], **counts}
+    key = {"kinds": ["int64_list"], "records": 1, "min_values": 0, "max_values": 0}
+    assert document["keys"]["odd"] == key
     assert document["classes"] == [
         {"name": name, "id": number, "boxes": 1, "images": 1, "boxes_by_subset": {"s": 1}}
         for name, number in sorted({"cat": 1, hostile: 2}.items())
@@ -90,51 +76,31 @@ def test_json_has_the_numbers_of_the_text(make_shard, capsys: pytest.CaptureFixt
     assert document["numbers"]["box width, pixels"]["min"] == 50
     assert document["sources"] == [shard] and document["layouts"] == ["cvat"]
     with pytest.raises(SystemExit, match="2"):
-        cli.main(["describe", shard, "--format", "json", "--as-profile"])
+        run("describe", shard, "--format", "json", "--as-profile")
 
 
-def test_keys_do_not_steer_the_terminal(make_shard, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_do_not_steer_the_terminal(make_shard, run: Run) -> None:
     shard = make_shard("s", image("a.jpg") | {"a\x1b[2Jb\nc\u202ed": [1], "größe": [1]})
-    assert cli.main(["describe", shard]) == 0
-    output = capsys.readouterr().out
+    output = run("describe", shard).out
     assert "\na\\x1b[2Jb\\nc\\u202ed  int64_list        1  1\n" in output
     assert "\ngröße" in output and not {"\x1b", "\u202e"} & set(output)
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("error", "code", "message"),
     [
-        (b"", "is empty (0 bytes)"),
-        (b"PK\x03\x04" + bytes(50), "is not a readable zip: it is a truncated zip"),
-        (None, "no such file or folder"),
+        (PermissionError(13, "Permission denied", "s.record"), 2, "s.record: Permission denied"),
+        (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_errors_are_one_line_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, what: str
+def test_errors_while_it_runs(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
 ) -> None:
-    path = tmp_path / "s.record"
-    if content is not None:
-        path.write_bytes(content)
-    assert cli.main(["describe", str(path)]) == 2
-    output = capsys.readouterr().err
-    assert output.startswith(f"tfod: {path}: ") and what in output and output.count("\n") == 1
+    def fail(*_: object, **__: object) -> None:
+        raise error
 
-
-def test_unreadable_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "s.record")
-
-    monkeypatch.setattr("tfod.shards.describe.describe", refuse)
-    assert cli.main(["describe", "s.record"]) == 2
-    assert capsys.readouterr().err == "tfod: s.record: Permission denied\n"
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tfod.shards.describe.describe", interrupt)
-    assert cli.main(["describe", "s.record"]) == 130
+    monkeypatch.setattr("tfod.shards.describe.describe", fail)
+    assert run("describe", "s.record") == (code, "", f"tfod: {message}\n")
 
 
 @pytest.mark.parametrize(
@@ -147,17 +113,6 @@ def test_a_reader_that_goes_away(make_shard, command: str, lines: int, codes: se
     script = f"{typed}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stderr, done.stdout.count("\n")) == ("", lines) and done.returncode in codes
-
-
-@pytest.mark.parametrize("command", ["check", "describe", "repair", "cvat import"])
-def test_an_unknown_option_is_one_line_that_names_its_command(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = {"cvat import": ["task", "1", "a.zip"]}
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*command.split(), *given.get(command, ["x"]), "--wrong"])
-    line = f"tfod {command}: unrecognized arguments: --wrong; see tfod {command} --help\n"
-    assert (caught.value.code, capsys.readouterr().err) == (2, line)
 
 
 @pytest.mark.parametrize("chosen", ["", "0"])

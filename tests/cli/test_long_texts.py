@@ -1,4 +1,4 @@
-"""At most 80 letters of any text from the data are in a message."""
+"""Messages have at most 80 letters of a text from the data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfod.errors import excerpt
 
 from tests.commands import Run
+from tests.files import write_file
 from tests.mutants.sound import LABEL_MAP, features, other, record, shard
 from tests.records import encode
 
-LONG = "x" * 10_000
+LONG = "é" * 10_000
 LISTS = [LONG, "cat"]
 RECORDS = {
     "class": record(text=LISTS),
@@ -35,6 +39,18 @@ OPTIONS = (
 )
 
 
+DOCUMENTS = {
+    "rows.csv": f"filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,{LONG},1,1,{LONG},9\n",
+    "voc/a.xml": f"<annotation><filename>{LONG}.jpg</filename><object><name>{LONG}</name>"
+    "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
+    "</annotation>",
+    "a.json": f"""{{"images": [{{"id": 1, "file_name": "{LONG}.jpg", "width": 9, "height": 9}}],
+    "categories": [{{"id": 1, "name": "{LONG}"}}, {{"id": 1, "name": "{LONG}a"}}],
+    "annotations": [{{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}}]}}""",
+    "yolo/data.yaml": f"names: ['{LONG}', '{LONG}']\ntrain: .\nkpt_shape: '{LONG}'\n",
+}
+
+
 @pytest.fixture
 def assert_short(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     """Check what a command says about ``S``, a folder of a record and ``other``."""
@@ -47,8 +63,9 @@ def assert_short(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> o
             Path(name, "label_map.pbtxt").write_bytes(LABEL_MAP)
         result = run(*command.split())
         said = re.sub(r"(?m)^ +'.+': tf\.io\..+$", "", result.out + result.err)  # code to copy
-        longest = max(map(len, re.findall("x{40,}", said)), default=0)
+        longest = max(map(len, re.findall("é{40,}", said)), default=0)
         assert longest <= 80, f"{command[:60]}: {longest} letters: {result.err[:300]}"
+        assert max(map(len, said.split())) < 500  # also if the letters are escaped
         assert "Traceback" not in result.err
 
     return check
@@ -63,3 +80,22 @@ def test_of_texts_in_the_data(kind: str, assert_short: object) -> None:
 @pytest.mark.parametrize("command", OPTIONS, ids=lambda command: command[:20])
 def test_of_options(command: str, assert_short: object) -> None:
     assert_short(record(), command)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("options", ["", "--no-images", "--set absent"])
+def test_of_documents(run: Run, tmp_path: Path, name: str, options: str) -> None:
+    write_file(tmp_path / name, DOCUMENTS[name])
+    result = run("convert", tmp_path / name.partition("/")[0], tmp_path / "out", *options.split())
+    assert result.out + result.err and "é" * 81 not in result.out + result.err
+
+
+VALUES = st.text(max_size=300) | st.lists(st.integers() | st.text(max_size=99)) | st.integers()
+
+
+@given(VALUES, st.sampled_from([1, 40]))
+def test_an_excerpt_is_short_and_a_short_one_is_complete(value: object, factor: int) -> None:
+    value = value * factor if isinstance(value, (str, list)) else value
+    text = excerpt(value)
+    assert len(text) <= 80 and text[-1] == repr(value)[-1]
+    assert text == repr(value) or (len(repr(value)) > 80 and "…" in text)

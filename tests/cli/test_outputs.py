@@ -47,7 +47,6 @@ def test_a_file_appears_whole(run: Run, folder: Path, old: bool) -> None:
     ("output", "message"),
     [
         ("/proc/x", "/proc: cannot write there"),
-        ("a.record", "a.record is an input"),
         ("./label_map.pbtxt", "./label_map.pbtxt is an input"),
         ("tfod.toml", "tfod.toml is an input"),
         ("s3://bucket/x", "s3://bucket/x"),
@@ -85,11 +84,7 @@ def test_a_file_keeps_what_it_had_until_then(
     [(None, None, False), (None, "1", True), (None, "", False), ("1", "1", True), ("1", "", False)],
 )
 def test_color_by_no_color_org_and_force_color_org(
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    no_color: str | None,
-    force_color: str | None,
-    colored: bool,
+    run: Run, monkeypatch: pytest.MonkeyPatch, no_color: str, force_color: str, colored: bool
 ) -> None:
     for name, value in (("NO_COLOR", no_color), ("FORCE_COLOR", force_color)):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""What a command reads is never written over, whatever is typed; a report replaces reports."""
+"""No command writes over its input. A report replaces reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Run
-from tests.files import files_in, write_file
+from tests.files import files_in, write_file, write_files
 from tests.formats.conftest import IMAGES
 from tests.records import encode, frame, image, objects
 
-LABELS = b'[{"name": "cat"}]'
 ROWS = """filename,width,height,class,xmin,ymin,xmax,ymax
 shapes_01.jpg,320,240,cat,196,63,289,158
 """
@@ -23,14 +22,13 @@ XML = """<annotation><filename>shapes_01.jpg</filename><size><width>320</width><
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
-    """Two equal shards, one called like a page, and what commands read besides."""
+    """Write equal shards, one named like a page, and the other inputs of commands."""
     record = frame(encode({**image(), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])}))
     for name in ("a.record", "b.record", "S.html", "in/train.record"):
         write_file(tmp_path / name, record)
-    write_file(tmp_path / "label_map.pbtxt", "item { id: 1 name: 'cat' }")
-    write_file(tmp_path / "map.html", "item { id: 1 name: 'cat' }")
-    write_file(tmp_path / "labels.json", LABELS)
-    write_file(tmp_path / "images" / "x.jpg", b"precious")
+    for name in ("label_map.pbtxt", "map.html"):
+        write_file(tmp_path / name, "item { id: 1 name: 'cat' }")
+    write_files(tmp_path, {"labels.json": b'[{"name": "cat"}]', "images/x.jpg": b"precious"})
     monkeypatch.chdir(tmp_path)
     write_file(tmp_path / "profile.yaml", run("describe", "a.record", "--as-profile").out)
     write_file(tmp_path / "b.json", run("check", "a.record", "--format", "json").out)
@@ -60,37 +58,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
         "check a.record -o b.record",
     ],
 )
-def test_what_is_read_is_not_written_over(run: Run, folder: Path, command: str) -> None:
+def test_inputs_are_not_written_over(run: Run, folder: Path, command: str) -> None:
     before = files_in(folder)
     message = run(*command.split()).refused()
     assert any(fact in message for fact in ("is an input", "another", "shard", "rename"))
     assert files_in(folder) == before
 
 
-def test_the_name_of_a_profile_is_no_folder(run: Run, folder: Path) -> None:
-    (folder / "cvat").mkdir()
+def test_a_report_replaces_a_former_one(run: Run, folder: Path) -> None:
+    commands = ("check a.record", "diff a.record b.record", "repair a.record --dry-run")
+    for command in (*commands, "show a.record"):
+        report = write_file(folder / "report.html", "former")
+        run(*command.split(), "-o", "report.html")
+        assert report.read_text() not in ("former", "")
+    (folder / "cvat").mkdir()  # also the name of a profile
     assert run("check", "a.record", "--profile", "cvat", "-o", "cvat/report.txt").code == 0
     assert (folder / "cvat" / "report.txt").exists()
 
 
-def test_a_report_takes_the_place_of_a_former_one(run: Run, folder: Path) -> None:
-    for command in ("check a.record", "diff a.record b.record", "repair a.record --dry-run"):
-        write_file(folder / "report", "former")
-        run(*command.split(), "-o", "report")
-        assert (folder / "report").read_text() not in ("former", "")
-    write_file(folder / "page.html", "former")
-    run("show", "a.record", "-o", "page.html").succeeded()
-    assert (folder / "page.html").read_text() != "former"
-
-
 @pytest.mark.parametrize("name", ["a.xml", "shapes_01.jpg", "train.txt", "rows.csv"])
 @pytest.mark.parametrize("source", ["x/rows.csv", "x"])
-def test_shards_take_the_place_of_shards_alone(
-    run: Run, folder: Path, name: str, source: str
-) -> None:
-    write_file(folder / "x" / "rows.csv", ROWS)
-    write_file(folder / "x" / "a.xml", XML)
-    write_file(folder / "x" / "train.txt", "shapes_01")
+def test_shards_replace_only_shards(run: Run, folder: Path, name: str, source: str) -> None:
+    write_files(folder / "x", {"rows.csv": ROWS, "a.xml": XML, "train.txt": "shapes_01"})
     shutil.copy(IMAGES / "shapes_01.jpg", folder / "x")
     before = files_in(folder)
     command = ("convert", source, "--from", "csv" if source.endswith("csv") else "voc")

@@ -1,4 +1,4 @@
-"""What a command loads before it begins: modules are counted, not seconds."""
+"""Modules that a command loads before it begins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAVY = {
 
 
 def loaded_by(*command: str) -> set[str]:
-    """The modules that a command of a process of its own has loaded at its end."""
+    """Return the modules that a command in a new process has loaded when it ends."""
     code = (
         "import sys; from tfod.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
@@ -27,13 +27,13 @@ def loaded_by(*command: str) -> set[str]:
     return set(run_python("-c", code, *command).out.splitlines()[-1].split())
 
 
-def test_the_version_is_said_without_numpy() -> None:
+def test_the_version_needs_no_numpy() -> None:
     loaded = loaded_by("--version")
     assert "tfod.version" in loaded
     assert loaded.isdisjoint({"numpy", "dataclasses", *HEAVY})
 
 
-def test_one_shard_is_checked_without_what_it_does_not_need(tmp_path) -> None:
+def test_a_check_of_a_shard_loads_no_heavy_module(tmp_path) -> None:
     record = encode({**image("a.jpg"), **objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])})
     shard = tmp_path / "one.record"
     shard.write_bytes(frame(record))

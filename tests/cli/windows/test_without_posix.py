@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.commands import run_python
-from tests.files import write_files
+from tests.files import files_in, write_files
 from tests.mutants.sound import LABEL_MAP, png, record, shard
 
 ROOT = Path(__file__).parents[3]
 SECOND = record("b.png", encoded=png(), text=["кот", "dog"])
 SIMULATED = Path(__file__).parent / "simulated"
-
-
 PATHS = os.pathsep.join(filter(None, (str(SIMULATED), os.environ.get("PYTHONPATH"))))
 ENVIRONMENT = {
     "PYTHONPATH": PATHS,
@@ -28,11 +26,11 @@ ENVIRONMENT = {
     "PYTHONUTF8": "0",
     "COVERAGE_PROCESS_START": "",
 }
-"""Of Python there, whose locale is not UTF-8."""
+"""The locale's encoding is not UTF-8."""
 
 
 def tfod(*arguments: object, cwd: Path, code: int = 0) -> str:
-    """The command; what it printed."""
+    """Run a command and return its output."""
     done = run_python("-m", "tfod.cli.main", *arguments, folder=cwd, **ENVIRONMENT)
     assert done.code == code, done.out + done.err
     assert "Traceback" not in done.err
@@ -49,7 +47,7 @@ def shards(tmp_path: Path) -> Path:
 
 
 def test_the_simulation_lacks_what_windows_lacks(tmp_path: Path) -> None:
-    """Else the tests below show nothing."""
+    """Otherwise the tests below would show nothing."""
     (tmp_path / "tfod_probe.py").write_text(
         "import os, signal, multiprocessing\n"
         "__name__ = 'tfod.probe'\n"
@@ -85,25 +83,20 @@ def test_check(shards: Path, jobs: int, tmp_path: Path) -> None:
     assert "крот" in report.read_text(encoding="utf-8")
 
 
-def test_the_chores(shards: Path, tmp_path: Path) -> None:
+def test_other_commands(shards: Path, tmp_path: Path) -> None:
     tfod("reshard", shards, "one", "--num-shards", 1, "--shuffle", 3, cwd=tmp_path)
     tfod("reshard", shards, "one", "--num-shards", 1, "--overwrite", cwd=tmp_path)
     assert "кот" in tfod("describe", "one", cwd=tmp_path)
     tfod("repair", shards, "repaired", cwd=tmp_path)
     tfod("show", "one", "-o", "sheet.html", cwd=tmp_path)
-    there = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file())
-    assert [one for one in there if not one.startswith("in")] == [
-        *("one/label_map.pbtxt", "one/train.tfrecord", "repaired/label_map.pbtxt"),
-        *("repaired/train-00000-of-00002.tfrecord", "repaired/train-00001-of-00002.tfrecord"),
-        "sheet.html",
-    ]
-
-
-def test_zips(shards: Path, tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "in"), "zip", shards)
     assert "2 shards, 2 records" in tfod("check", "in.zip", cwd=tmp_path)
     tfod("reshard", "in.zip", "out", "--shuffle", 1, cwd=tmp_path)
-    assert len(list((tmp_path / "out").iterdir())) == 3
+    maps = {f"{name}/label_map.pbtxt" for name in ("one", "repaired", "out")}
+    numbered = {f"{folder}/train-0000{n}-of-00002.tfrecord"
+                for folder in ("repaired", "out") for n in (0, 1)}  # fmt: skip
+    files = {name for name in files_in(tmp_path) if not name.startswith("in")}
+    assert files == {"one/train.tfrecord", "sheet.html", *maps, *numbered}
 
 
 def test_convert(tmp_path: Path) -> None:
@@ -147,17 +140,14 @@ print(*(item.id for item in data))
 
 
 def test_datumaro(shards: Path, tmp_path: Path) -> None:
-    """Saving in place replaces a shard that is open for the images in it."""
+    """Saving in place replaces a shard that is open, since its images are in use."""
     pytest.importorskip("datumaro")
     done = run_python("-c", DATUMARO, folder=tmp_path, **ENVIRONMENT)
     assert done.out == "a\n", done.err
 
 
-def test_the_service_says_what_it_needs(tmp_path: Path) -> None:
+def test_the_service_and_beam_need_another_system(shards: Path, tmp_path: Path) -> None:
     output = tfod("serve", cwd=tmp_path, code=2)
     assert output.startswith("tfod: tfod serve needs") and output.count("\n") == 1
-
-
-def test_so_does_beam(shards: Path, tmp_path: Path) -> None:
     output = tfod("check", shards, "--runner", "DirectRunner", cwd=tmp_path, code=2)
     assert output == "tfod: --runner needs Linux or macOS; omit it\n"

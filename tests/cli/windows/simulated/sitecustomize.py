@@ -1,7 +1,6 @@
-"""What Windows lacks or does otherwise, for tfod's own code, in a process of this system.
+"""Simulate Windows for the code of tfod, if this folder is on PYTHONPATH.
 
-Put this folder on PYTHONPATH. Python's library and other packages keep what they have, since they
-have code of their own for Windows.
+The modules of Python and other packages stay complete, since they have their own code for Windows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import warnings
 LACKING_MODULES = frozenset(
     ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "crypt", "nis")
 )
-# From the library reference: what is "Availability: Unix" of what tfod could be tempted to use.
+# Names with "Availability: Unix" in the library reference that tfod could use.
 LACKING: dict[types.ModuleType, frozenset[str]] = {
     os: frozenset(
         """chown chroot confstr copy_file_range eventfd fchdir fchmod fchown fdatasync fork forkpty
@@ -107,9 +106,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_hook)
-# As on Windows, Python's library opens no folder to remove it, and removes no open file.
+# Windows opens no folder to remove it, and removes no open file.
 os.supports_dir_fd.clear()
 importlib.reload(shutil)
 tempfile.TemporaryFile = tempfile.NamedTemporaryFile
-# The locale's encoding is never UTF-8: who opens a text says which it has.
+# The locale's encoding is never UTF-8, so that opening a text needs an encoding.
 warnings.filterwarnings("error", category=EncodingWarning, module=r"tfod")
