@@ -132,27 +132,23 @@ def test_frames_of_jobs_and_deleted_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "annotations", "names"),
+    ("option", "shapes", "tags", "names"),
     [
-        ("keep", [box(1, "cat")], NAMES),
-        ("", [box(1, "cat")], NAMES),
-        ("drop", [box(1, "cat")], ["b.jpg"]),
-        ("drop", [], []),  # as in cvat#821, an empty export is a shard
+        ("keep", [box(1, "cat")], [], NAMES),
+        ("", [box(1, "cat")], [], NAMES),
+        ("drop", [box(1, "cat")], [], ["b.jpg"]),
+        ("drop", [], [tag(2, "cat")], ["c.jpg"]),
+        ("drop", [], [], []),  # an empty export is a shard (cvat#821)
     ],
 )
 def test_empty_frames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, annotations: Any, names: Any
+    tmp_path: Path, monkeypatch: Any, option: str, shapes: Any, tags: Any, names: list[str]
 ) -> None:
     monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", option)
-    found = export(make_task(*annotations), tmp_path)
+    found = export(make_task(*shapes, tags=tags), tmp_path)
     assert (list(found.subsets), found.names()) == (["default"], names)
-
-
-def test_a_frame_with_a_tag_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFOD_CVAT_EMPTY_FRAMES", "drop")
-    found = export(make_task(tags=[tag(2, "cat")]), tmp_path)
-    assert found.names() == ["c.jpg"]
-    assert [(one.text, one.label) for one in found.records[0].image_labels] == [("cat", 2)]
+    labels = [(one.text, one.label) for record in found.records for one in record.image_labels]
+    assert labels == [("cat", 2)] * len(tags)
 
 
 def test_invalid_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

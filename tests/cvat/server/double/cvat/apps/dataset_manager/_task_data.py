@@ -185,10 +185,8 @@ class CommonData(LabelData):
         def tags_on(idx: int) -> list[Any]:
             return [self._export(self.Tag, tag) for tag in tags.get(idx, ())]
 
-        included = self.get_included_frames()
-        if not include_empty:
-            included &= drawn.keys() | tags.keys()
-        frames = (self._frame(idx, shapes_on, tags_on) for idx in sorted(included))
+        assert include_empty
+        frames = (self._frame(i, shapes_on, tags_on) for i in sorted(self.get_included_frames()))
         return frames if cvat.IS_NEW else iter(list(frames))
 
     def _frame(self, idx: int, shapes: Callable[..., Any], tags: Callable[..., Any]) -> Any:

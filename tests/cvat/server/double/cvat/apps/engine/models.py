@@ -1,8 +1,8 @@
 """The enumerations of ``cvat.apps.engine.models``, and plain values instead of its tables.
 
 Facts: each enumeration is a str, and ``str()`` returns its value. The mode of a video task is
-``interpolation``, and its data have a ``video``. Relative frames count from 0; absolute frames are
-``start_frame + step * relative``.
+``interpolation``. Relative frames count from 0; absolute frames are ``start_frame + step *
+relative``.
 """
 
 from __future__ import annotations
@@ -143,20 +143,14 @@ class Task:
 
     @property
     def data(self) -> Any:
-        """The data of the task that formats use; only videos have the attribute ``video``."""
-        data = SimpleNamespace(
+        """The data of the task that formats use."""
+        return SimpleNamespace(
             size=len(self.frames),
             start_frame=self.start_frame,
             stop_frame=self.start_frame + self.step * max(0, len(self.frames) - 1),
             frame_filter=f"step={self.step}" if self.step > 1 else "",
-            deleted_frames=list(self.deleted_frames),
-            get_frame_step=lambda: self.step,
             validation_mode="gt_pool" if self.placeholders else None,
         )
-        if self.is_video:
-            first = self.frames[0]
-            data.video = SimpleNamespace(width=first.width, height=first.height, path="video.mp4")
-        return data
 
 
 @dataclass

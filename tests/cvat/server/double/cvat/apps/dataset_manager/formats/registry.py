@@ -22,6 +22,8 @@ dm_env = Environment()
 
 def _as_class(function: Any) -> Any:
     class Wrapper:
+        ENABLED, DIMENSION = True, DimensionType.DIM_2D
+
         def __call__(self, *args: Any, **kwargs: Any) -> None:
             try:
                 function(*args, **kwargs)
@@ -40,19 +42,11 @@ IMPORT_FORMATS: dict[str, Any] = {}
 
 
 def _registering(formats: dict[str, Any]) -> Any:
-    def register(
-        name: str,
-        version: str,
-        ext: str,
-        display_name: str | None = None,
-        enabled: bool = True,
-        dimension: DimensionType = DimensionType.DIM_2D,
-    ) -> Any:
+    def register(name: str, version: str, ext: str) -> Any:
         def add(function: Any) -> Any:
             target = _as_class(function)
             target.NAME, target.VERSION, target.EXT = name, version, ext
-            target.DISPLAY_NAME = display_name or f"{name} {version}"
-            target.ENABLED, target.DIMENSION = enabled, dimension
+            target.DISPLAY_NAME = f"{name} {version}"
             assert target.DISPLAY_NAME not in formats, f"Format '{name}' already registered"
             formats[target.DISPLAY_NAME] = target
             return target
