@@ -28,7 +28,7 @@ from tfod.tfrecord.writer import ShardLayout, write_records
 
 from tests.commands import Run
 from tests.conftest import examples
-from tests.files import files_in, payloads, subsets_of
+from tests.files import files_in, payloads, subsets_of, write_files
 from tests.records import encode, image, objects
 
 BOX = (0.1, 0.2, 0.3, 0.4)
@@ -36,13 +36,14 @@ LABEL = "image/object/class/label"
 
 
 def source(
-    folder: Path, names: Mapping[int, str], *records: Mapping[str, Any], subset: str = "train"
+    folder: Path, names: Mapping[int, str] | str, *records: Mapping[str, Any], subset: str = "train"
 ) -> Path:
-    """A shard and, where there are names, its label map."""
+    """Write a shard, and its label map unless that has no names."""
     write_records(folder, subset, [encode(one) for one in records])
+    if not isinstance(names, str):
+        names = LabelMap(tuple(LabelMapItem(*item) for item in names.items())).to_text()
     if names:
-        label_map = LabelMap(tuple(LabelMapItem(*item) for item in names.items()))
-        (folder / "label_map.pbtxt").write_text(label_map.to_text())
+        (folder / "label_map.pbtxt").write_text(names)
     return folder
 
 
@@ -62,7 +63,10 @@ def joined(tmp_path: Path, *sources: Path) -> tuple[ReshardResult, dict[int, str
     return done, {item.id: item.name for item in label_map.items}
 
 
-def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
+CAT = {1: "cat"}, boxed(("cat", 1))
+
+
+def test_the_same_id_of_two_classes_is_changed(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat", 2: "dog"}, boxed(("cat", 1), ("dog", 2)))
     b = source(tmp_path / "b", {1: "dog", 2: "cow"}, boxed(("cow", 2), ("dog", 1), name="b.jpg"))
     done, names = joined(tmp_path, a, b)
@@ -71,25 +75,42 @@ def test_the_same_id_for_two_classes_is_solved(tmp_path: Path) -> None:
     assert (done.is_joined, done.records) == (True, {"train": 2})
     changed = "the id of 'dog' changed from 1 to 2, the id of 'cow' changed from 2 to 3"
     assert done.notes == [f"{b}/label_map.pbtxt: {changed}"]
-    # The first is untouched, of the second nothing but the ids.
+    # The first record does not change, and only the ids of the second.
     first, second = payloads(tmp_path / "out" / "train.tfrecord")
     assert first == payloads(a / "train.tfrecord")[0]
     back = rewrite_example(Example.from_bytes(second), {LABEL: int64_feature([2, 1])})
     assert back == payloads(b / "train.tfrecord")[0]
 
 
-def test_the_largest_id_twice(tmp_path: Path) -> None:
-    """The next one is none that a label map could hold."""
-    last = 2**31 - 1
-    a = source(tmp_path / "a", {1: "cat", last: "dog"}, boxed(("dog", last)))
-    b = source(tmp_path / "b", {last: "cow"}, boxed(("cow", last), name="b.jpg"))
-    _, names = joined(tmp_path, a, b)
-    assert names == {1: "cat", 2: "cow", last: "dog"}
-    assert labels_in(tmp_path / "out") == [[last], [2]]
+LARGEST = 2**31 - 1
+UNNAMED = [boxed(("dog", 7), name="b"), boxed(("cow", None), name="c")]
 
 
-def test_ids_of_images_and_lists_follow(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
+@pytest.mark.parametrize(
+    ("a", "b", "names", "labels"),
+    [
+        # The largest id, after which a label map can hold no other.
+        (({1: "cat", LARGEST: "dog"}, boxed(("dog", LARGEST))),
+         ({LARGEST: "cow"}, boxed(("cow", LARGEST), name="b.jpg")),
+         {1: "cat", 2: "cow", LARGEST: "dog"}, [[LARGEST], [2]]),
+        # Objects without a class stay so.
+        (CAT, ({1: "dog"}, boxed(("", 0), ("dog", 1), ("", -1), name="b")),
+         {1: "cat", 2: "dog"}, [[1], [0, 2, -1]]),
+        # Shards without a label map have the classes of their texts.
+        (({1: "cat", 2: "dog"}, boxed(("cat", 1))), ({}, *UNNAMED),
+         {1: "cat", 2: "dog", 3: "cow"}, [[1], [2], []]),
+    ],
+)  # fmt: skip
+def test_ids_of_the_joined_label_map(
+    tmp_path: Path, a: Any, b: Any, names: Mapping[int, str], labels: list[list[int]]
+) -> None:
+    done, found = joined(tmp_path, source(tmp_path / "a", *a), source(tmp_path / "b", *b))
+    assert found == names and done.is_joined
+    assert labels_in(tmp_path / "out") == labels
+
+
+def test_ids_of_images_and_lists_change_too(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", *CAT)
     features = {
         "image/class/label": [2, 1],
         "image/neg_category_ids": [1],
@@ -102,33 +123,32 @@ def test_ids_of_images_and_lists_follow(tmp_path: Path) -> None:
     assert [example.ints(key) for key in features] == [[2, 3], [3], [2, 2]]
 
 
-def test_text_decides_over_id_and_stays(tmp_path: Path) -> None:
+def test_the_text_takes_precedence_over_the_id(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat", 2: "dog"}, boxed(("dog", 1)), boxed((None, 1)))
     b = source(tmp_path / "b", {1: "cat", 2: "dog", 3: "cow"}, boxed(), subset="val")
     done, _ = joined(tmp_path, a, b)
     assert labels_in(tmp_path / "out") == [[2], [1]]
-    assert done.notes == [
-        "class 'dog' had the id 1 of another class in 1 object; the text was used"
-    ]
+    (note,) = done.notes
+    assert "class 'dog' had the id 1 of another class in 1 object" in note
     first, second = read_detections(tmp_path / "out" / "train.tfrecord")
     assert (first.class_text, second.class_text) == (["dog"], None)
 
 
-CAT, NAMED_CAT = "id: 5 name: 'Cat'", "id: 1 name: '/m/1' display_name: 'Cat'"
+ID_CAT, NAMED_CAT = "id: 5 name: 'Cat'", "id: 1 name: '/m/1' display_name: 'Cat'"
 
 
 @pytest.mark.parametrize(
     ("maps", "classes"),
     [
-        ((CAT, NAMED_CAT), {5: "/m/1"}),
-        ((NAMED_CAT, CAT), {1: "/m/1"}),
+        ((ID_CAT, NAMED_CAT), {5: "/m/1"}),
+        ((NAMED_CAT, ID_CAT), {1: "/m/1"}),
         (("id: 5 display_name: 'Cat'", NAMED_CAT), {5: "/m/1"}),
-        ((CAT, NAMED_CAT, "id: 7 name: '/m/1'"), {5: "/m/1"}),
-        # Which of two is it?
-        ((CAT, NAMED_CAT, "id: 7 name: '/m/2' display_name: 'Cat'"), {5: "/m/1", 7: "/m/2"}),
-        ((CAT, f"{NAMED_CAT} }} item {{ id: 2 name: '/m/2' display_name: 'Cat'"),
+        ((ID_CAT, NAMED_CAT, "id: 7 name: '/m/1'"), {5: "/m/1"}),
+        # Two classes have this display name.
+        ((ID_CAT, NAMED_CAT, "id: 7 name: '/m/2' display_name: 'Cat'"), {5: "/m/1", 7: "/m/2"}),
+        ((ID_CAT, f"{NAMED_CAT} }} item {{ id: 2 name: '/m/2' display_name: 'Cat'"),
          {1: "/m/1", 2: "/m/2", 5: "Cat"}),
-        # One that is known by two texts cannot have a third.
+        # A class with two texts cannot have a third.
         (("id: 5 name: 'Cat' display_name: 'cat'", NAMED_CAT), {1: "/m/1", 5: "Cat"}),
     ],
 )  # fmt: skip
@@ -139,8 +159,7 @@ def test_display_names_join_in_any_order(
     for number, text in enumerate(maps):
         item = parse_label_map(f"item {{ {text} }}")[0].items[0]
         record = boxed((item.class_name, item.id), name=f"{number}.jpg")
-        sources.append(source(tmp_path / str(number), {}, record))
-        (sources[-1] / "label_map.pbtxt").write_text(f"item {{ {text} }}")
+        sources.append(source(tmp_path / str(number), f"item {{ {text} }}", record))
     run("reshard", *sources, tmp_path / "out", "--num-shards", "1").succeeded()
     made, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
     assert {item.id: item.name for item in made.items} == classes
@@ -152,53 +171,55 @@ def test_display_names_join_in_any_order(
         assert item is not None and labels == [item.id]
 
 
-def test_all_that_label_maps_say_survives(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {7: "dog"}, boxed(("dog", 7)))
-    b = source(tmp_path / "b", {}, boxed(("person", 7), name="b.jpg"))
-    (b / "label_map.pbtxt").write_text(
+def test_all_fields_of_label_maps_are_kept(tmp_path: Path) -> None:
+    label_map = (
         "item { id: 7 name: 'person' display_name: 'Person' frequency: RARE instance_count: 3 "
         "keypoints { id: 1 label: 'nose' } ancestor_ids: 8 }"
         "item { id: 8 name: 'being' descendant_ids: 7 }"
         "item { id: 9 name: 'dog' display_name: 'Dog' }"
     )
+    a = source(tmp_path / "a", {7: "dog"}, boxed(("dog", 7)))
+    b = source(tmp_path / "b", label_map, boxed(("person", 7), name="b.jpg"))
     done, _ = joined(tmp_path, a, b)
     assert "person: ancestor_ids is omitted, since ids changed" in done.notes
-    label_map, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
-    assert label_map.items == (
+    made, _ = read_label_map(tmp_path / "out" / "label_map.pbtxt")
+    assert made.items == (
         LabelMapItem(7, "dog", "Dog"),
         LabelMapItem(8, "being"),
         LabelMapItem(9, "person", "Person", (Keypoint(1, "nose"),), 3, 3),
     )
 
 
-def test_an_id_that_nobody_explains_is_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
-    for number, names in enumerate(({1: "dog"}, {})):
-        b = source(tmp_path / f"b{number}", names, boxed((None, 4), name="b.jpg"))
-        with pytest.raises(RecordError, match=r"record 0.*class/label has the id 4 .*next to"):
-            reshard([a, b], tmp_path / "out")
-    c = source(tmp_path / "c", {1: "dog"}, image("c") | {"image/neg_category_ids": [4]})
-    with pytest.raises(RecordError, match="neg_category_ids has the id 4 "):
-        reshard([a, c], tmp_path / "out")
+TWO_CATS = (
+    "item { id: 1 name: '/m/01' display_name: 'cat' }"
+    "item { id: 2 name: '/m/02' display_name: 'cat' }"
+)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "error"),
+    [
+        *((CAT, (names, boxed((None, 4), name="b.jpg")),
+           r"record 0.*class/label has the id 4 .*next to") for names in ({1: "dog"}, {})),
+        (CAT, ({1: "dog"}, image("c") | {"image/neg_category_ids": [4]}),
+         "neg_category_ids has the id 4 "),
+        (CAT, (TWO_CATS, boxed(("cat", 1), name="b")), "'cat' has id 1 in the joined label map"),
+        # Pixels with ids cannot be changed.
+        (CAT, ({1: "dog"}, boxed(("dog", 1)) | {"image/panoptic/category_mask": b"PNG"}),
+         "which would change; pass the shards of this file first"),
+        (({1: "x"}, image() | objects([BOX] * 2, ["x", "x"], [1])), ({2: "x"}, boxed(("x", 2))),
+         "class/label holds 1 values for 2 boxes"),
+        (({}, {"image_raw": b"x", "label": [1]}), ({2: "x"}, boxed(("x", 2))),
+         r"record 0.*has none of image/encoded"),
+    ],
+)  # fmt: skip
+def test_sources_that_cannot_be_joined(tmp_path: Path, a: Any, b: Any, error: str) -> None:
+    sources = [source(tmp_path / "a", *a), source(tmp_path / "b", *b)]
+    with pytest.raises((RecordError, LabelMapError), match=error):
+        reshard(sources, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_objects_without_a_class_stay_without(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
-    b = source(tmp_path / "b", {1: "dog"}, boxed(("", 0), ("dog", 1), ("", -1), name="b"))
-    joined(tmp_path, a, b)
-    assert labels_in(tmp_path / "out") == [[1], [0, 2, -1]]
-
-
-def test_a_text_that_would_mean_another_class_is_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
-    b = source(tmp_path / "b", {}, boxed(("cat", 1), name="b"))
-    (b / "label_map.pbtxt").write_text(
-        "item { id: 1 name: '/m/01' display_name: 'cat' }"
-        "item { id: 2 name: '/m/02' display_name: 'cat' }"
-    )
-    with pytest.raises(LabelMapError, match="'cat' has id 1 in the joined label map"):
-        reshard([a, b], tmp_path / "out")
+    if "pass the shards of this file first" in error:
+        assert joined(tmp_path, *sources[::-1])[1] == {1: "dog", 2: "cat"}
 
 
 def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
@@ -211,7 +232,7 @@ def test_subsets_of_one_name_join_in_order(tmp_path: Path) -> None:
     assert found == ["b0", "b1", "b2", "a0", "a1", "a2"]
 
 
-def test_shuffled_and_numbered_as_well(tmp_path: Path) -> None:
+def test_joined_shards_can_be_shuffled_and_numbered(tmp_path: Path) -> None:
     a = source(tmp_path / "a", {1: "cat"}, *(boxed(("cat", 1), name=f"a{n}") for n in range(4)))
     b = source(tmp_path / "b", {1: "dog"}, *(boxed(("dog", 1), name=f"b{n}") for n in range(4)))
     reshard([a, b], tmp_path / "out", shuffle=1, receiver="tf-vision")
@@ -220,44 +241,14 @@ def test_shuffled_and_numbered_as_well(tmp_path: Path) -> None:
     assert sorted(one.source_id or "" for one in read) == [str(n) for n in range(1, 9)]
 
 
-def test_shards_without_a_label_map_are_understood_by_texts(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat", 2: "dog"}, boxed(("cat", 1)))
-    b = source(tmp_path / "b", {}, boxed(("dog", 7), name="b"), boxed(("cow", None), name="c"))
-    done, names = joined(tmp_path, a, b)
-    assert names == {1: "cat", 2: "dog", 3: "cow"} and done.is_joined
-    assert labels_in(tmp_path / "out") == [[1], [2], []]
-
-
-def test_pixels_that_are_ids_stay_what_they_are(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
-    masked = boxed(("dog", 1), name="b") | {"image/panoptic/category_mask": b"PNG"}
-    b = source(tmp_path / "b", {1: "dog"}, masked)
-    with pytest.raises(LabelMapError, match="which would change; pass the shards of this file fir"):
-        reshard([a, b], tmp_path / "out")
-    assert joined(tmp_path, b, a)[1] == {1: "dog", 2: "cat"}
-
-
-def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "x"}, image() | objects([BOX] * 2, ["x", "x"], [1]))
-    b = source(tmp_path / "b", {2: "x"}, boxed(("x", 2)))
-    with pytest.raises(RecordError, match="class/label holds 1 values for 2 boxes"):
-        reshard([a, b], tmp_path / "out")
-
-
-def test_records_with_other_keys_are_refused(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {}, {"image_raw": b"x", "label": [1]})
-    b = source(tmp_path / "b", {2: "x"}, boxed(("x", 2)))
-    with pytest.raises(RecordError, match=r"record 0.*has none of image/encoded"):
-        reshard([a, b], tmp_path / "out")
-
-
 def test_real_shards_keep_every_box_and_image(corpus: Path, tmp_path: Path) -> None:
-    names = ("blood-cells", "hyphal-tips", "anki-overdrive-cars", "drawn-rectangles")
-    before: Counter[tuple[Any, ...]] = Counter()
-    for name in names:
-        before.update(map(_meaning, read_detections(corpus / name)))
-    done = reshard([corpus / name for name in names], tmp_path)
-    assert Counter(map(_meaning, read_detections(tmp_path))) == before
+    folders = [
+        corpus / name
+        for name in ("blood-cells", "hyphal-tips", "anki-overdrive-cars", "drawn-rectangles")
+    ]
+    before = Counter(_content(one) for folder in folders for one in read_detections(folder))
+    done = reshard(folders, tmp_path)
+    assert Counter(map(_content, read_detections(tmp_path))) == before
     assert sum(done.records.values()) == before.total()
     assert done.is_joined
     label_map, _ = read_label_map(tmp_path / "label_map.pbtxt")
@@ -265,29 +256,25 @@ def test_real_shards_keep_every_box_and_image(corpus: Path, tmp_path: Path) -> N
         for text, label in zip(one.class_text or (), one.class_label or (), strict=True):
             item = label_map.find(text)
             assert item is not None and item.id == label
-    untouched = sum((all_of(corpus / "blood-cells") & all_of(tmp_path)).values())
-    assert untouched >= 64  # the first map keeps its ids
+    # The first label map keeps its ids.
+    ours, theirs = (sum(subsets_of(one).values(), Counter()) for one in (folders[0], tmp_path))
+    assert (ours & theirs).total() >= 64
 
 
-def _meaning(one: Any) -> tuple[Any, ...]:
+def _content(one: Any) -> tuple[Any, ...]:
     image = hashlib.sha256(bytes(one.encoded or b"")).hexdigest()
     return (image, one.filename, one.boxes.tobytes(), tuple(one.class_text or ()))
 
 
-def all_of(folder: Path) -> Counter[bytes]:
-    return sum(subsets_of(folder).values(), Counter())
-
-
-def test_nothing_is_left_of_a_merge_that_fails(tmp_path: Path) -> None:
-    a = source(tmp_path / "a", {1: "cat"}, boxed(("cat", 1)))
+def test_a_merge_that_fails_changes_nothing(tmp_path: Path) -> None:
+    a = source(tmp_path / "a", *CAT)
     out = source(tmp_path / "out", {3: "old"}, boxed(("old", 3)))
     before = files_in(out)
     with pytest.raises(TfodError, match="already exists"):
         reshard([a], out)
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "train.tfrecord").write_bytes(b"no shard at all")
+    b = write_files(tmp_path / "b", {"train.tfrecord": b"no shard at all"})
     with pytest.raises(TfodError, match="is not a TFRecord file"):
-        reshard([a, tmp_path / "b"], out, overwrite=True)
+        reshard([a, b], out, overwrite=True)
     assert files_in(out) == before
 
 

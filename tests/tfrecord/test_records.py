@@ -1,24 +1,37 @@
-"""The walk through a shard: what is sound is read, what is not is named."""
+"""Reading a shard: batches of undamaged records with their offsets, and errors with the damage."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import io
+import itertools
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tfod.errors import ShardError
+from tfod.tfrecord.damage import Damage, DamageKind
 from tfod.tfrecord.framing import masked_crc32c
-from tfod.tfrecord.reader import read_record_stream, read_records
-from tfod.tfrecord.walk import MAX_BUFFER_BYTES
+from tfod.tfrecord.reader import (
+    RecordBatch,
+    read_record_batches,
+    read_record_stream,
+    read_records,
+    require_undamaged,
+    walk,
+)
+from tfod.tfrecord.walk import BUFFER_BYTES, MAX_BUFFER_BYTES
 
 from tests.conftest import examples
 from tests.mutants.sound import flip
 from tests.records import frame
+
+Compress = Callable[[bytes], bytes]
 
 
 def payloads_of(data: bytes) -> list[bytes]:
@@ -32,64 +45,135 @@ def failure(data: bytes) -> ShardError:
     return caught.value
 
 
+def batches_of(data: bytes) -> list[RecordBatch]:
+    return list(map(require_undamaged, walk(io.BytesIO(data), "x", len(data))))
+
+
+def framed(batch: RecordBatch) -> list[bytes]:
+    spans = batch.framed_spans.tolist()
+    return [bytes(batch.buffer[start : start + length]) for start, length in spans]
+
+
+def offsets_of(payloads: list[bytes]) -> list[int]:
+    return [0, *itertools.accumulate(len(payload) + 16 for payload in payloads)][:-1]
+
+
 def test_masked_checksum_is_that_of_tensorflow() -> None:
     # The length field of a record of 0 bytes, as tf.io.TFRecordWriter writes it.
     assert masked_crc32c(bytes(8)) == 0x07980329
 
 
 ONE, TWO = frame(b"one"), frame(b"two")
-TAILS = {
-    "nothing": (b"", b""),
-    "one zero byte": (b"\0", b"\0"),
-    "two": (bytes(2), bytes(2)),
-    "many": (bytes(300_000), bytes(300_000)),
-    "something else": (b"xy", b"xy"),
-    "another part": (gzip.compress(TWO), zlib.compress(TWO)),
-    "one and a zero byte": (gzip.compress(TWO) + b"\0", zlib.compress(TWO) + b"\0"),
-    "one and two": (gzip.compress(TWO) + bytes(2), zlib.compress(TWO) + bytes(2)),
-    "one behind a zero byte": (b"\0" + gzip.compress(TWO), b"\0" + zlib.compress(TWO)),
-}
-"""What may lie behind the end of a gzip and of a zlib stream."""
 
 
-@pytest.mark.parametrize("kind", ["GZIP", "ZLIB"])
-@pytest.mark.parametrize("tail", TAILS)
-def test_what_follows_a_compressed_stream_is_read_as_tensorflow_reads_it(
-    tmp_path: Path, kind: str, tail: str
+@pytest.mark.parametrize(("kind", "compress"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)])
+def test_bytes_after_a_compressed_stream_are_read_as_tensorflow_reads_them(
+    tmp_path: Path, kind: str, compress: Compress
 ) -> None:
     tf = pytest.importorskip("tensorflow")
-    compress = gzip.compress if kind == "GZIP" else zlib.compress
     path = tmp_path / "a.record"
-    path.write_bytes(compress(ONE) + TAILS[tail][kind == "ZLIB"])
-    theirs, ours = [], []
-    with contextlib.suppress(tf.errors.DataLossError):
-        theirs += (one.numpy() for one in tf.data.TFRecordDataset(str(path), kind))
-        theirs.append(b"sound")
-    with contextlib.suppress(ShardError):
-        ours += (bytes(one.payload) for one in read_records(path))
-        ours.append(b"sound")
-    assert ours == theirs
+    part = compress(TWO)
+    zeros = (b"", b"\0", bytes(2), bytes(300_000))
+    for tail in (*zeros, b"xy", part, part + b"\0", part + bytes(2), b"\0" + part):
+        path.write_bytes(compress(ONE) + tail)
+        theirs, ours = [], []
+        with contextlib.suppress(tf.errors.DataLossError):
+            theirs += (one.numpy() for one in tf.data.TFRecordDataset(str(path), kind))
+            theirs.append(b"undamaged")
+        with contextlib.suppress(ShardError):
+            ours += (bytes(one.payload) for one in read_records(path))
+            ours.append(b"undamaged")
+        assert ours == theirs, tail[:40]
 
 
-def test_offsets_are_bytes_of_the_uncompressed_file() -> None:
-    records = list(read_record_stream(io.BytesIO(gzip.compress(frame(b"abc", b"de"))), "x"))
-    assert [(r.number, r.offset, r.payload_offset) for r in records] == [(0, 0, 12), (1, 19, 31)]
+@given(
+    st.lists(st.binary(max_size=300), min_size=1, max_size=8),
+    st.sampled_from([bytes, gzip.compress, zlib.compress]),
+)
+def test_a_batch_has_the_offsets_of_its_records(payloads: list[bytes], compress: Compress) -> None:
+    data = frame(*payloads)
+    (batch,) = batches_of(compress(data))
+    assert (batch.shard, batch.first, len(batch)) == ("x", 0, len(payloads))
+    assert b"".join(framed(batch)) == data
+    offsets = offsets_of(payloads)
+    assert batch.numbers.tolist() == list(range(len(payloads)))
+    assert batch.offsets.tolist() == offsets
+    for row, record in enumerate(batch.records()):
+        assert record == batch.record(row)
+        assert (record.number, record.offset) == (row, offsets[row])
+        assert record.payload_offset == offsets[row] + 12
+        assert bytes(record.payload) == payloads[row]
 
 
-def test_a_walk_holds_little_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", [bytes, zlib.compress])
+def test_records_around_and_beyond_the_size_of_the_buffer(compress: Compress) -> None:
+    powers = [BUFFER_BYTES >> by for by in range(4)]
+    sizes = [*(size - less for size in powers for less in (15, 16, 17, 0)), 3 * BUFFER_BYTES, 7, 0]
+    payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
+    batches = batches_of(compress(frame(*payloads)))
+    assert b"".join(itertools.chain.from_iterable(map(framed, batches))) == frame(*payloads)
+    assert np.concatenate([one.offsets for one in batches]).tolist() == offsets_of(payloads)
+    assert np.concatenate([one.numbers for one in batches]).tolist() == list(range(len(sizes)))
+
+
+def test_batches_have_thousands_of_small_records_or_several_large_ones() -> None:
+    assert max(map(len, batches_of(frame(b"x" * 600) * 20_000))) > 3000
+    assert max(map(len, batches_of(frame(b"x" * 100_000) * 60))) >= 16
+
+
+def test_a_damage_is_reported_between_the_records_around_it() -> None:
+    payloads = [b"%d" % number * 50 for number in range(9)]
+    data = bytearray(frame(*payloads))
+    offsets = offsets_of(payloads)
+    for place in (offsets[2] + 20, offsets[3] + 20, offsets[6]):  # data, data and a length
+        data[place] ^= 1
+    events: list[tuple[int, int] | DamageKind] = []
+    for batch in walk(io.BytesIO(data), "x", len(data)):
+        if isinstance(batch, Damage):
+            events.append(batch.kind)
+            continue
+        events.append((batch.first, len(batch)))
+        assert framed(batch) == [frame(payloads[number]) for number in batch.numbers]
+        assert batch.offsets.tolist() == [offsets[number] for number in batch.numbers]
+    assert events == [
+        *((0, 2), DamageKind.DATA_CRC, DamageKind.DATA_CRC),
+        *((4, 2), DamageKind.LENGTH_CRC, (7, 2)),
+    ]
+
+
+@pytest.mark.parametrize("before", [0, 3, 20, 40])
+@pytest.mark.parametrize("size", [9_000, 5_000_000])
+def test_a_record_above_the_limit_is_skipped(before: int, size: int) -> None:
+    """The limit applies even if the buffer has room for the record."""
+    data = frame(*[b"a" * 6_000] * before, b"b" * size, b"c" * 70)
+    found = list(walk(io.BytesIO(data), "x", len(data), 8_000))
+    (damage,) = (one for one in found if isinstance(one, Damage))
+    assert (damage.kind, damage.record) == (DamageKind.OVERSIZE, before)
+    assert (damage.offset, damage.skipped) == (before * 6_016, size + 16)
+    numbers = [n for one in found if isinstance(one, RecordBatch) for n in one.numbers]
+    assert numbers == [*range(before), before + 1]
+
+
+def test_batches_that_are_kept_are_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "s.tfrecord"
+    path.write_bytes(frame(*(bytes([n]) * 300_000 for n in range(60))))
+    kept = list(read_record_batches(path))
+    assert len(kept) > 5
+    assert b"".join(b"".join(framed(one)) for one in kept) == path.read_bytes()
+
+
+def test_memory_and_bytes_that_are_read_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "a.record"
     path.write_bytes(frame(*[bytes(100_000)] * 1000))
     buffers = {id(record.buffer): len(record.buffer) for record in read_records(path)}
     assert sum(buffers.values()) <= 3 * MAX_BUFFER_BYTES
-
-
-def test_empty_file_is_an_error_that_says_so() -> None:
-    assert str(failure(b"")).startswith("x.record: is empty (0 bytes); ")
+    stream = io.BytesIO(frame(b"x" * 1000) * 10_000)
+    next(walk(stream, "x"))
+    assert stream.tell() <= 1 << 18
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zlib.compress])
-def test_every_flipped_bit_is_an_error(compress) -> None:
-    """And every cut."""
+def test_every_flipped_bit_and_every_cut_is_an_error(compress: Compress) -> None:
     data = compress(frame(b"some payload", b"another one"))
     for length in set(range(1, len(data))) - {len(frame(b"some payload"))}:
         failure(data[:length])
@@ -104,11 +188,12 @@ def test_every_flipped_bit_is_an_error(compress) -> None:
             assert found == [b"some payload", b"another one"]
 
 
-def test_damaged_data_names_record_and_byte() -> None:
+def test_an_error_names_record_and_byte() -> None:
     error = failure(flip(frame(b"first", b"second"), -6))
     assert (error.record, error.offset) == (1, 21)
     assert str(error).startswith("x.record, record 1, byte 21: the checksum of the data is wrong,")
     assert "tfod repair" in str(error)
+    assert str(failure(b"")).startswith("x.record: is empty (0 bytes); ")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +209,7 @@ def test_damaged_data_names_record_and_byte() -> None:
         (b"just a text of some length", "its first 12 bytes are not a record header"),
     ],
 )
-def test_other_files_are_called_by_their_name(content: bytes, what: str) -> None:
+def test_other_kinds_of_files_are_named(content: bytes, what: str) -> None:
     error = failure(content)
     assert what in error.cause
     assert error.fix
@@ -139,22 +224,24 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         assert "\n" not in str(error)
 
 
-def test_streams_that_give_little_at_a_time() -> None:
-    class Dribble(io.RawIOBase):
-        def __init__(self, data: bytes) -> None:
-            self.inner = io.BytesIO(data)
+class Dribble(io.RawIOBase):
+    """A stream that gives at most 7 bytes at a time."""
 
-        def readable(self) -> bool:
-            return True
+    def __init__(self, data: bytes) -> None:
+        self.inner = io.BytesIO(data)
 
-        def readinto(self, target) -> int:
-            return self.inner.readinto(memoryview(target)[:7])
+    def readable(self) -> bool:
+        return True
 
-        def read(self, size: int = -1) -> bytes:
-            return self.inner.read(min(size, 7))
+    def readinto(self, target) -> int:
+        return self.inner.readinto(memoryview(target)[:7])
 
+    def read(self, size: int = -1) -> bytes:
+        return self.inner.read(min(size, 7))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_streams_that_give_few_bytes_at_a_time(compress: Compress) -> None:
     payloads = [b"a" * 100, b"b" * 3]
-    found = [bytes(r.payload) for r in read_record_stream(Dribble(frame(*payloads)), "pipe")]
-    assert found == payloads
-    found = [r.length for r in read_record_stream(Dribble(gzip.compress(frame(*payloads))), "p")]
-    assert found == [100, 3]
+    found = read_record_stream(Dribble(compress(frame(*payloads))), "pipe")
+    assert [bytes(record.payload) for record in found] == payloads

@@ -1,4 +1,4 @@
-"""A bucket on a real S3 server, behind a line that tests watch and cut."""
+"""A bucket on a real S3 server, and a proxy to it that tests watch and cut."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ import pytest
 from tests.commands import require
 from tests.tfrecord.remote.servers import Line, Proxy, Web, web_server
 
-_KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-_REGION = {"AWS_DEFAULT_REGION": "us-east-1"}
-NAMES_OF_A_PAGE = 20
-"""So many names the S3 server says at once here; others say 1000."""
+_SETTINGS = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+PAGE_LENGTH = 20
+"""Names per answer of the S3 server; usually 1000."""
 
 
 @dataclass
 class Bucket:
-    """A bucket of this test alone.
+    """The bucket of a test.
 
     Attributes:
-        proxy: what stands between this process and the server.
-        name: its name.
-        store: the server, past the line.
+        proxy: the proxy between this process and the server.
+        name: name of the bucket.
+        store: the server, without the proxy.
     """
 
     proxy: Proxy
@@ -41,52 +44,50 @@ class Bucket:
 
     @property
     def requests(self) -> list[str]:
-        """First lines of requests for it; a thread of an earlier test may still ask for another."""
+        """First lines of requests for this bucket, since threads of earlier tests may still run."""
         return [one for one in self.line.requests if f"/{self.name}" in one]
 
     def url(self, key: str = "") -> str:
         return f"s3://{self.name}/{key}" if key else f"s3://{self.name}"
 
     def put(self, key: str, data: bytes) -> str:
-        """Store an object, past the line; gives its URL."""
+        """Store an object, and return its URL."""
         self.store.pipe_file(f"{self.name}/{key}", data)
         return self.url(key)
 
-    def put_files(self, folder: str, *paths: str) -> list[str]:
-        """Store files under their names; gives their URLs."""
-        return [self.put(f"{folder}/{Path(one).name}", Path(one).read_bytes()) for one in paths]
+    def put_folder(self, folder: Path) -> str:
+        """Store the files of a folder, reset the counts, and return the URL."""
+        for path in sorted(folder.iterdir()):
+            self.put(f"data/{path.name}", path.read_bytes())
+        self.forget()
+        return self.url("data")
 
     def remove(self, key: str) -> None:
         self.store.rm_file(f"{self.name}/{key}")
 
     def forget(self) -> None:
-        """Count from now on."""
+        """Reset the counts."""
         self.line.requests.clear()
         self.line.sent = 0
 
     def environment(self) -> dict[str, str]:
-        """For a process that is to see this bucket through the line."""
-        return {**os.environ, **_KEYS, **_REGION, "AWS_ENDPOINT_URL": self.proxy.url}
-
-
-def _is_installed(module: str) -> bool:
-    package = module.partition(".")[0]
-    return find_spec(package) is not None and find_spec(module) is not None
+        """The environment of a process that reads this bucket through the proxy."""
+        return {**os.environ, **_SETTINGS, "AWS_ENDPOINT_URL": self.proxy.url}
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[tuple[str, Proxy]]:
-    """The address of moto's S3 server, and a line to it.
+    """The address of moto's S3 server, and a proxy to it.
 
-    One for all tests: s3fs takes a quarter of a second for an address that it sees first.
+    All tests share them, since s3fs takes a quarter of a second for a new address.
     """
-    for package in ("moto.server", "s3fs", "flask_cors"):
-        require(package, _is_installed(package))
+    for package in ("moto", "flask", "s3fs", "flask_cors"):
+        require(package, find_spec(package) is not None)
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", str(NAMES_OF_A_PAGE))
+        patch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", str(PAGE_LENGTH))
         server.start()
         port = server.get_host_and_port()[1]
         proxy = Proxy(port)
@@ -97,12 +98,12 @@ def s3() -> Iterator[tuple[str, Proxy]]:
 
 @pytest.fixture
 def bucket(s3: tuple[str, Proxy], monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """A new bucket; this process sees it through the line."""
+    """A new bucket, which this process reads through the proxy."""
     import fsspec
 
     address, proxy = s3
     proxy.renew()
-    for name, value in (_KEYS | _REGION).items():
+    for name, value in (_SETTINGS).items():
         monkeypatch.setenv(name, value)
     store = fsspec.filesystem("s3", endpoint_url=address)
     name = f"bucket-{time.monotonic_ns()}"
@@ -113,7 +114,7 @@ def bucket(s3: tuple[str, Proxy], monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 @pytest.fixture
 def web() -> Iterator[tuple[Web, str]]:
-    """A web server, which a test may change as it runs, and its address."""
+    """A web server, which a test may change, and its address."""
     require("aiohttp", find_spec("aiohttp") is not None)
     behaviour = Web()
     with web_server(behaviour) as url:
@@ -122,5 +123,5 @@ def web() -> Iterator[tuple[Web, str]]:
 
 @pytest.fixture
 def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers may be silent for so long."""
+    """Limit the time without an answer."""
     monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "1")

@@ -1,4 +1,4 @@
-"""A web server on loopback that behaves as it is told, and a bad line to any server."""
+"""A web server whose behaviour a test chooses, and a proxy that cuts connections."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _STEP = 1 << 16
-_REFUSAL = b"no" * (1 << 18)  # more than a client takes in by itself
+_REFUSAL = b"no" * (1 << 18)  # more than a client buffers
 
 
 @dataclass
 class Line:
-    """What a proxy does with the connections that it takes, and what it has seen."""
+    """The behaviour of a proxy, and its counts."""
 
     cut_after: list[int] = field(default_factory=list)
-    """For each of the next connections: after so many bytes to the client it is cut."""
+    """The number of bytes to the client until a connection is cut, for the next connections."""
     hold_after: int | None = None
-    """After so many bytes to clients in all nothing more is let through."""
+    """The number of bytes to all clients, after which no more are sent."""
     is_closed: bool = False
-    """Connections are taken and closed at once, and those that are open are cut."""
+    """Whether open connections are cut, and new ones closed at once."""
     requests: list[str] = field(default_factory=list)
     """First lines of requests."""
     sent: int = 0
@@ -35,7 +35,7 @@ class Line:
 
 
 class Proxy:
-    """Takes TCP connections and hands them on to a server, through a line that may be bad."""
+    """A proxy of TCP connections to a server."""
 
     def __init__(self, port: int) -> None:
         self.line = Line()
@@ -50,7 +50,7 @@ class Proxy:
         return f"http://127.0.0.1:{self.port}"
 
     def renew(self) -> None:
-        """Close all connections, and begin anew with a good line."""
+        """Close all connections, and begin again with a good line."""
         self.line.is_closed = True
         self.line = Line()
 
@@ -67,8 +67,8 @@ class Proxy:
                 return
             if self.line.is_closed:
                 client.close()
-                continue
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+            else:
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         line = self.line
@@ -76,8 +76,8 @@ class Proxy:
         sent = 0
         with suppress(OSError), client, socket.create_connection(("127.0.0.1", self._target)) as up:
             selector = selectors.DefaultSelector()
-            selector.register(client, selectors.EVENT_READ)
-            selector.register(up, selectors.EVENT_READ)
+            for connection in (client, up):
+                selector.register(connection, selectors.EVENT_READ)
             while not self._is_over.is_set() and not line.is_closed:
                 for key, _ in selector.select(0.05):
                     source: Any = key.fileobj
@@ -94,30 +94,30 @@ class Proxy:
                     if cut is not None and sent + len(data) >= cut:
                         client.sendall(data[: cut - sent])
                         return
-                    client.sendall(data)
                     sent += len(data)
-                    line.sent += len(data)
+                    line.sent += len(data)  # before the client can have the bytes
+                    client.sendall(data)
 
 
 @dataclass
 class Web:
-    """What a web server has, and how it behaves."""
+    """The files of a web server, its behaviour and its counts."""
 
     files: dict[str, bytes] = field(default_factory=dict)
-    """By path, as it is after unquoting; those of a folder are listed in a page."""
+    """Contents by unquoted path; the page of a folder lists its files."""
     has_ranges: bool = True
     says_length: bool = True
     is_packed: bool = False
-    """Whether answers are packed for the way, wanted or not."""
+    """Whether answers are compressed, even if the client does not accept that."""
     status: int | None = None
-    """Of every answer, in place of what is asked for."""
+    """The status of every answer."""
     redirect: str | None = None
-    """Where every answer sends to, in place of what is asked for."""
+    """The address to which every answer redirects."""
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path with query, and range."""
     sent: int = 0
     cut_after: list[int] = field(default_factory=list)
-    """For each of the next answers: after so many bytes the connection is closed."""
+    """The number of bytes until the connection is closed, for the next answers."""
 
     def matching(self, path: str) -> bytes | None:
         if path.endswith("/"):
@@ -134,25 +134,19 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     web: Web
 
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
-
     def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def _answer(self, with_body: bool) -> None:
         web, wanted = self.web, self.headers.get("Range", "")
         web.requests.append((self.command, self.path, wanted))
         if web.redirect is not None:
-            self._send(302, {"Location": web.redirect}, b"", with_body)
+            self._send(302, {"Location": web.redirect}, b"")
             return
         path = unquote(urlsplit(self.path).path)
         data = web.matching(path)
         if web.status is not None or data is None:
-            self._send(web.status or 404, {}, _REFUSAL, with_body)
+            self._send(web.status or 404, {}, _REFUSAL)
             return
         headers = {}
-        if web.is_packed:  # ranges are of the packed bytes, as a store's
+        if web.is_packed:  # ranges count compressed bytes, as in buckets
             headers["Content-Encoding"], data = "gzip", gzip.compress(data, mtime=0)
         status, start, whole = 200, 0, len(data)
         if path.endswith("/"):
@@ -161,15 +155,17 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Accept-Ranges"] = "bytes"
             found = re.match(r"bytes=(\d+)-(\d*)", wanted)
             if found and int(found[1]) >= whole:
-                self._send(416, {"Content-Range": f"bytes */{whole}"}, b"", with_body)
+                self._send(416, {"Content-Range": f"bytes */{whole}"}, b"")
                 return
             if found:
                 status, start = 206, int(found[1])
                 data = data[start : int(found[2]) + 1 if found[2] else None]
                 headers["Content-Range"] = f"bytes {start}-{start + len(data) - 1}/{whole}"
-        self._send(status, headers, data, with_body)
+        self._send(status, headers, data)
 
-    def _send(self, status: int, headers: dict[str, str], data: bytes, with_body: bool) -> None:
+    do_HEAD = do_GET
+
+    def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
         web = self.web
         self.send_response(status)
         for name, value in headers.items():
@@ -179,20 +175,20 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        if not with_body:
+        if self.command == "HEAD":
             return
         cut = web.cut_after.pop(0) if web.cut_after and status < 300 else None
+        data = data[:cut]
         with suppress(OSError):
             for start in range(0, len(data), _STEP):
-                piece = data[start : start + _STEP][: None if cut is None else max(cut - start, 0)]
+                piece = data[start : start + _STEP]
                 web.sent += len(piece)
-                if piece:
-                    head = b"" if web.says_length else b"%x\r\n" % len(piece)
-                    self.wfile.write(head + piece + (b"" if web.says_length else b"\r\n"))
-                if cut is not None and start + _STEP >= cut:
-                    self.close_connection = True
-                    return
-            if not web.says_length:
+                self.wfile.write(
+                    piece if web.says_length else b"%x\r\n%b\r\n" % (len(piece), piece)
+                )
+            if cut is not None:
+                self.close_connection = True
+            elif not web.says_length:
                 self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_: object) -> None:
@@ -203,12 +199,12 @@ class _WebServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        pass  # clients go as they like
+        pass  # clients may close connections
 
 
 @contextmanager
 def web_server(web: Web) -> Iterator[str]:
-    """A web server that behaves so; gives its address."""
+    """Run a web server with this behaviour, and yield its address."""
     handler = type("Handler", (_Handler,), {"web": web})
     with _WebServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -218,6 +214,6 @@ def web_server(web: Web) -> Iterator[str]:
 
 @contextmanager
 def silent_server() -> Iterator[str]:
-    """A server that takes connections and never says a word; gives its address."""
+    """Run a server that accepts connections and never answers, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""The commands on URLs: what they say of a bucket is what they say of a disk."""
+"""Commands with URLs have the same results as with files on a disk."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.zip_forge import real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
 _LOOK = 1 << 18  # bytes of annotations that are read to choose the profile
+LARGE = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
 
 
 def records(count: int) -> list[bytes]:
@@ -40,51 +41,36 @@ def records(count: int) -> list[bytes]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three shards of a set of four, one of them damaged, and their label map."""
-    where = tmp_path / "data"
-    paths = write_records(where, "train", records(400), num_shards=4)
-    sound = Path(paths[2]).read_bytes()
-    Path(paths[2]).write_bytes(flip(sound, len(sound) // 2))
-    Path(paths[1]).unlink()
-    (where / "label_map.pbtxt").write_bytes(LABEL_MAP)
-    return where
+    """Three shards of a set of four, of which one is damaged, and their label map."""
+    folder = tmp_path / "data"
+    _, missing, damaged, _ = map(Path, write_records(folder, "train", records(400), num_shards=4))
+    data = damaged.read_bytes()
+    damaged.write_bytes(flip(data, len(data) // 2))
+    missing.unlink()
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    return folder
 
 
 @pytest.fixture
-def run(bucket: Bucket, run: Run) -> Run:
-    """Run ``tfod`` in this process, with the bucket behind the line."""
-    return run
-
-
-@pytest.fixture
-def apart(bucket: Bucket) -> Run:
-    """Run ``tfod`` in a process of its own."""
+def run_process(bucket: Bucket) -> Run:
+    """Run ``tfod`` in a new process."""
     return partial(run_python, "-m", "tfod.cli.main", **bucket.environment())
 
 
-def store(bucket: Bucket, folder: Path) -> str:
-    """Put a folder into the bucket; gives its URL."""
-    bucket.put_files("data", *map(str, sorted(folder.iterdir())))
-    bucket.forget()
-    return bucket.url("data")
-
-
-def report_of(text: str, *places: str) -> Any:
-    """A report without what differs from run to run, the place of the data left out."""
-    for place in places:
-        text = text.replace(place, "PLACE")
-    report = json.loads(text)
+def report_of(text: str, location: str) -> Any:
+    """A report without the duration and the location of the data."""
+    report = json.loads(text.replace(location, "DATA"))
     del report["duration"]
     return report
 
 
 @pytest.mark.parametrize(("jobs", "what"), [(1, ""), (2, "/train-*")])
-def test_the_report_is_that_of_the_disk(
-    bucket: Bucket, folder: Path, run: Run, apart: Run, jobs: int, what: str
+def test_the_report_is_the_same_as_of_a_disk(
+    bucket: Bucket, folder: Path, run: Run, run_process: Run, jobs: int, what: str
 ) -> None:
-    url = store(bucket, folder)
+    url = bucket.put_folder(folder)
     options = ("--format", "json", "--jobs", jobs)
-    remote = apart("check", f"{url}{what}", *options)
+    remote = run_process("check", f"{url}{what}", *options)
     local = run("check", f"{folder}{what}", "--format", "json")
     assert remote.code == local.code == 1
     assert remote.err == local.err == ""
@@ -96,8 +82,7 @@ def test_the_report_is_that_of_the_disk(
 @pytest.mark.parametrize("options", [(), ("--profile", "cvat")])
 @pytest.mark.parametrize("count", [1, 400])
 def test_a_shard_is_read_once(bucket: Bucket, run: Run, options: Any, count: int) -> None:
-    payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
-    shard = frame(*[payload] * count)
+    shard = frame(*[LARGE] * count)
     url = bucket.put("a.tfrecord", shard)
     bucket.forget()
     assert run("check", url, *options).code < 2
@@ -107,23 +92,22 @@ def test_a_shard_is_read_once(bucket: Bucket, run: Run, options: Any, count: int
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("count", [1, 400])
-def test_web_shards_are_read_once_but_for_a_look(
-    web: tuple[Web, str], run: Run, apart: Run, jobs: int, count: int
+def test_web_shards_are_read_once_except_for_a_few_bytes(
+    web: tuple[Web, str], run: Run, run_process: Run, jobs: int, count: int
 ) -> None:
-    """A few bytes are read by this process, whatever --jobs is."""
+    """This process reads the start to choose the profile."""
     server, url = web
-    payload = encode(image("a.jpg") | {"image/encoded": bytes(50_000)})
-    shards = {f"/{one}.tfrecord": frame(*[payload] * count) for one in "ab"}
+    shards = {f"/{one}.tfrecord": frame(*[LARGE] * count) for one in "ab"}
     server.files.update(shards)
-    check = run if jobs == 1 or count == 1 else apart
+    check = run if jobs == 1 or count == 1 else run_process
     done = check("check", *(url + path for path in shards), "--label-map", "coco", "--jobs", jobs)
     assert done.code < 2, done.err
     size = sum(map(len, shards.values()))
-    assert size <= server.sent <= 2 * size  # of a look as much as lies in the system's buffers
+    assert size <= server.sent <= 2 * size  # the start, as much as the system buffers
 
 
 def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:
-    url = store(bucket, folder)
+    url = bucket.put_folder(folder)
     other = bucket.put("elsewhere/x.pbtxt", b"item { id: 7 name: 'cow' }")
     done = run("check", url, "--label-map", other, "--format", "json")
     codes = {one["code"] for one in json.loads(done.out)["findings"]}
@@ -133,21 +117,18 @@ def test_a_label_map_by_its_url(bucket: Bucket, folder: Path, run: Run) -> None:
     assert refused.startswith(f"tfod: {absent} cannot be read: does not exist; ")
 
 
-def test_images_are_fetched_from_their_places(bucket: Bucket, run: Run) -> None:
+def test_only_images_with_findings_are_fetched(bucket: Bucket, run: Run) -> None:
     bad = records(1)[0]
     filler = encode(image("big.jpg") | {"image/encoded": bytes(200_000)})
     url = bucket.put("a.tfrecord", frame(bad, *([filler] * 100), bad))
     bucket.forget()
-    # Of an invalid shard no other images are shown than those with findings.
     options = ("--select", "BOX", "--fail-on", "warning")
     done = run("check", url, "--profile", "cvat", "--format", "html", *options)
     assert done.code == 1 and "<svg" in done.out
     assert bucket.line.sent < 1.3 * 100 * 200_000
 
 
-def test_numbered_shards_that_are_named_one_by_one_are_a_set(
-    web: tuple[Web, str], run: Run
-) -> None:
+def test_numbered_shards_in_separate_arguments_are_a_set(web: tuple[Web, str], run: Run) -> None:
     server, url = web
     shard = frame(*records(3))
     server.files = {f"/d/train-{one:05d}-of-00003.record": shard for one in range(3)}
@@ -159,7 +140,7 @@ def test_numbered_shards_that_are_named_one_by_one_are_a_set(
         assert reported == [f"{url}/d/train"] * missing
 
 
-def test_a_dead_server_is_not_asked_for_samples_of_every_shard(web: tuple[Web, str]) -> None:
+def test_samples_are_not_requested_again_from_a_dead_server(web: tuple[Web, str]) -> None:
     server, url = web
     server.files = {f"/d/{one}.record": frame(b"1") for one in range(6)}
     with resolve([f"{url}/d/"]) as found:
@@ -181,7 +162,7 @@ def test_a_zip_is_copied_and_checked(bucket: Bucket, run: Run) -> None:
     assert bucket.line.sent < 1.1 * len(zipped) + 3000
 
 
-def test_a_server_that_is_silent_in_the_middle_is_a_finding(
+def test_a_server_that_stops_answering_is_a_finding(
     bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFOD_REMOTE_TIMEOUT", "2")
@@ -210,58 +191,48 @@ def test_a_server_that_is_silent_in_the_middle_is_a_finding(
 def test_other_commands_read_from_buckets(
     bucket: Bucket, tmp_path: Path, run: Run, arguments: Sequence[str], written: int
 ) -> None:
-    where = tmp_path / "sound"
-    write_records(where, "train", records(40), num_shards=4)
-    (where / "label_map.pbtxt").write_bytes(LABEL_MAP)
-    url = store(bucket, where)
+    folder = tmp_path / "data"
+    write_records(folder, "train", records(40), num_shards=4)
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
     results = []
-    for place, out in ((url, tmp_path / "remote"), (str(where), tmp_path / "local")):
+    for number, source in enumerate((bucket.put_folder(folder), str(folder))):
+        out = tmp_path / str(number)
         out.mkdir()
-        done = run(*(one.replace("SOURCE", place).replace("OUT", str(out)) for one in arguments))
+        done = run(*(one.replace("SOURCE", source).replace("OUT", str(out)) for one in arguments))
         assert done.code == 0, done.err
-        content = {
-            name: data.replace(place.encode(), b"PLACE") for name, data in files_in(out).items()
+        files = {
+            name: data.replace(source.encode(), b"SOURCE") for name, data in files_in(out).items()
         }
-        output = done.out.replace(place, "PLACE").replace(str(out), "OUT")
-        results.append((content, output, done.err))
+        output = done.out.replace(source, "SOURCE").replace(str(out), "OUT")
+        results.append((files, output, done.err))
     assert results[0] == results[1]
     assert len(results[0][0]) == written
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "error"),
     [
-        ("check", "SOURCE", "--output", "URL"),
-        ("reshard", "SOURCE", "URL"),
-        ("show", "SOURCE", "-o", "URL.html"),
-        ("repair", "SOURCE", "URL"),
-    ],
-)
-def test_nothing_is_written_to_urls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, arguments: Sequence[str]
-) -> None:
-    (source,) = write_records(tmp_path, "train", records(3))
-    monkeypatch.chdir(tmp_path)
-    before = files_in(tmp_path)
-    url = "s3://bucket/out"
-    done = run(*(one.replace("SOURCE", source).replace("URL", url) for one in arguments))
-    assert done.refused().startswith(f"tfod: {url}")
-    assert "cannot write to a URL; " in done.err
-    assert files_in(tmp_path) == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("repair", "URL", "OUT/r"), "only files on this machine can be repaired"),
+        (("check", "SOURCE", "--output", "s3://b/out"), "s3://b/out: cannot write to a URL; "),
+        (("reshard", "SOURCE", "s3://b/out"), "s3://b/out: cannot write to a URL; "),
+        (("show", "SOURCE", "-o", "s3://b/out.html"), "s3://b/out.html: cannot write to a URL; "),
+        (("repair", "SOURCE", "s3://b/out"), "s3://b/out: cannot write to a URL; "),
+        (("repair", "URL", "OUT"), "only files on this machine can be repaired"),
         (("reshard", "URL.zip", "OUT"), "download the zip first, or check it with: tfod check"),
         (("describe", "URL/absent*"), "no file matches this pattern"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
-    bucket: Bucket, tmp_path: Path, run: Run, arguments: Sequence[str], words: str
+def test_arguments_that_are_refused(
+    bucket: Bucket, tmp_path: Path, run: Run, arguments: Sequence[str], error: str
 ) -> None:
-    url = bucket.put("a.tfrecord", frame(*records(1)))
     bucket.put("a.tfrecord.zip", b"PK")
-    done = run(*(one.replace("URL", url).replace("OUT", str(tmp_path)) for one in arguments))
-    assert words in done.refused() and done.out == ""
+    names = {
+        "SOURCE": write_records(tmp_path, "train", records(3))[0],
+        "OUT": str(tmp_path / "out"),
+        "URL": bucket.put("a.tfrecord", frame(*records(1))),
+        "URL.zip": bucket.url("a.tfrecord.zip"),
+        "URL/absent*": bucket.url("a.tfrecord/absent*"),
+    }
+    before = files_in(tmp_path)
+    done = run(*(names.get(one, one) for one in arguments))
+    assert error in done.refused() and done.out == ""
+    assert files_in(tmp_path) == before

@@ -1,4 +1,4 @@
-"""What URLs of files, folders and globs mean, asked of a bucket."""
+"""URLs of files, folders and patterns, in a bucket and on a web server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfod.tfrecord.storage.remote import list_remote, list_remote_folder
 from tfod.tfrecord.storage.urls import get_folder, get_name, is_pattern, is_url, to_absolute
 
 from tests.commands import require, run_python
-from tests.tfrecord.remote.conftest import NAMES_OF_A_PAGE, Bucket
+from tests.tfrecord.remote.conftest import PAGE_LENGTH, Bucket
 from tests.tfrecord.remote.servers import Web
 
 
@@ -32,15 +32,15 @@ from tests.tfrecord.remote.servers import Web
         ("/d/a", "a", "/d"),
     ],
 )
-def test_urls_are_taken_apart(path: str, name: str, folder: str) -> None:
+def test_parts_of_urls(path: str, name: str, folder: str) -> None:
     assert (get_name(path), get_folder(path)) == (name, folder)
 
 
-def test_what_is_a_url_and_a_pattern() -> None:
-    assert is_url("s3://b/a") and not is_url("/a:/b") and not is_url(r"C:\a")
-    assert is_pattern("s3://b/a?") and not is_pattern("https://h/a?b=*")
-    assert is_pattern("https://h/a*?b=c") and is_pattern("https://h/[ab].record")
-    assert is_pattern("http://[::1]/*.record") and not is_pattern("http://[::1]:8000/a.record")
+def test_urls_and_patterns() -> None:
+    assert [is_url(path) for path in ("s3://b/a", "/a:/b", r"C:\a")] == [True, False, False]
+    patterns = ("s3://b/a?", "https://h/a*?b=c", "https://h/[ab].record", "http://[::1]/*.record")
+    assert all(map(is_pattern, patterns))
+    assert not any(map(is_pattern, ("https://h/a?b=*", "http://[::1]:8000/a.record")))
     assert to_absolute("s3://b/d/") == "s3://b/d"
 
 
@@ -79,68 +79,61 @@ def test_wildcards_mean_what_they_mean_on_a_disk(
     assert list(list_remote(bucket.url(pattern))) == sorted(map(bucket.url, expected))
 
 
-def test_changes_are_seen(bucket: Bucket) -> None:
+def test_changes_and_several_pages(bucket: Bucket) -> None:
     bucket.put("d/a", b"")
     for pattern in ("d", "d/*"):
         assert len(list_remote(bucket.url(pattern))) == 1
         bucket.put("d/b", b"")
         assert len(list_remote(bucket.url(pattern))) == 2
         bucket.remove("d/b")
-
-
-def test_long_listings_are_listed_to_their_end(bucket: Bucket) -> None:
-    count = 2 * NAMES_OF_A_PAGE + 1
-    bucket.store.pipe({f"{bucket.name}/d/{number:05d}": b"" for number in range(count)})
+    count = 2 * PAGE_LENGTH + 1
+    bucket.store.pipe({f"{bucket.name}/e/{number:05d}": b"" for number in range(count)})
     bucket.forget()
-    assert len(list_remote(bucket.url("d/*"))) == count
+    assert len(list_remote(bucket.url("e/*"))) == count
     assert len(bucket.requests) == 3
 
 
-def test_shards_of_a_bucket_are_grouped_as_those_of_a_disk(bucket: Bucket) -> None:
-    for key in (
-        "data/train-00000-of-00003.tfrecord",
-        "data/train-00002-of-00003.tfrecord",
-        "data/valid/x.record",
-        "data/notes.tfrecord.txt",
-        "data/events.out.tfevents.1.tfrecord",
-    ):
-        bucket.put(key, b"")
+def test_shards_of_a_bucket_are_grouped_as_on_a_disk(bucket: Bucket) -> None:
+    names = [f"train-0000{number}-of-00003.tfrecord" for number in (0, 2)]
+    others = ("valid/x.record", "notes.tfrecord.txt", "events.out.tfevents.1.tfrecord")
+    urls = [bucket.put(f"data/{name}", b"") for name in (*names, *others)]
     bucket.forget()
     train, valid = find_shards(bucket.url("data"))
     assert (train.subset, valid.subset) == ("train", "valid")
-    paths = [bucket.url(f"data/train-0000{number}-of-00003.tfrecord") for number in (0, 2)]
-    assert list(train.paths) == paths
+    assert list(train.paths) == urls[:2]
     assert train.missing == ("train-00001-of-00003.tfrecord",)
     assert [one.split()[0] for one in bucket.requests] == ["HEAD", "GET", "GET", "GET"]
     bucket.forget()
-    (found,) = find_shards(bucket.url("data/train-*"))
-    assert found == train
+    assert find_shards(bucket.url("data/train-*")) == [train]
     assert len(bucket.requests) == 1
     files = find_remote_shards(bucket.url("data/t*")).files
     assert files == dict.fromkeys(train.paths, 0)
-
-
-def test_folders_of_a_roboflow_export_are_its_splits(bucket: Bucket) -> None:
+    # The splits of an export of Roboflow.
     for key in ("r/README.roboflow.txt", "r/one/a.tfrecord", "r/two/a.tfrecord"):
         bucket.put(key, b"")
     assert [one.subset for one in find_shards(bucket.url("r"))] == ["one", "two"]
 
 
-def test_label_maps_beside_shards_and_above_are_found(bucket: Bucket) -> None:
+def test_label_maps_next_to_shards_and_above(bucket: Bucket, web: tuple[Web, str]) -> None:
     shard = bucket.put("train/a.tfrecord", b"")
     assert find_label_map(shard) == (None, [])
     above = bucket.put("label_map.pbtxt", b"item { id: 1 name: 'cat' }")
     assert find_label_map(shard) == (above, [])
-    beside = bucket.put("train/x.pbtxt", b"")
-    assert find_label_map(shard) == (beside, [])
+    near = bucket.put("train/x.pbtxt", b"")
+    assert find_label_map(shard) == (near, [])
     other = bucket.put("train/y.pbtxt", b"")
-    assert find_label_map(shard) == (None, [beside, other])
+    assert find_label_map(shard) == (None, [near, other])
     assert load_label_map(above)[0].find_id(1) is not None
     with pytest.raises(LabelMapError, match=r"absent.pbtxt cannot be read: does not exist"):
         load_label_map(bucket.url("absent.pbtxt"))
+    # A folder that cannot be listed has no label map.
+    server, url = web
+    server.status = 500
+    assert find_label_map(f"{url}/d/a.record") == (None, [])
+    assert find_labels(get_folder(f"{url}/d/a.record")) is None
 
 
-def test_zips_are_told_apart(bucket: Bucket) -> None:
+def test_zips_in_a_folder(bucket: Bucket) -> None:
     zipped = bucket.put("d/a.zip", b"")
     bucket.put("d/below/b.zip", b"")
     assert find_remote_shards(bucket.url("d")).zips == [zipped]
@@ -163,7 +156,7 @@ def test_zips_are_told_apart(bucket: Bucket) -> None:
         ("{bucket}/a.tfrecord/", "is a file; remove the slash at the end"),
     ],
 )
-def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) -> None:
+def test_absent_files_and_wrong_urls(bucket: Bucket, path: str, words: str) -> None:
     bucket.put("a.tfrecord", b"")
     url = path.format(bucket=bucket.url())
     with pytest.raises(TfodError, match=f"^.*{words}") as caught:
@@ -171,20 +164,17 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, path: str, words: str) ->
     assert str(caught.value).startswith(f"{url}: ") and "\n" not in str(caught.value)
 
 
-def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "s3fs.py").write_text("raise ImportError('no such package')")
     code = "from tfod.tfrecord.shard_sets.search import find_shards\nfind_shards('s3://b/a*')"
     output = run_python("-c", code, PYTHONPATH=str(tmp_path)).err.splitlines()[-1]
     assert "s3://b/a*: needs a package (" in output and "pip install '.[remote]'" in output
 
 
-def test_no_shard_is_one_line(bucket: Bucket) -> None:
+def test_folders_and_patterns_without_shards(bucket: Bucket, web: tuple[Web, str]) -> None:
     bucket.put("d/notes.txt", b"")
     with pytest.raises(ShardsNotFoundError, match="no shard in this folder"):
         find_shards(bucket.url("d"))
-
-
-def test_a_glob_of_the_web_that_cannot_match_says_why(web: tuple[Web, str]) -> None:
     server, url = web
     server.files["/d/i[1].record"] = b""
     with pytest.raises(ShardsNotFoundError, match=r"write \[\[\] for a bracket"):
@@ -194,23 +184,13 @@ def test_a_glob_of_the_web_that_cannot_match_says_why(web: tuple[Web, str]) -> N
         find_shards(f"{url}/d/*.record?signature=1")
 
 
-def test_a_folder_that_cannot_be_listed_has_no_label_map(web: tuple[Web, str]) -> None:
-    server, url = web
-    server.status = 500
-    assert find_label_map(f"{url}/d/a.record") == (None, [])
-    assert find_labels(get_folder(f"{url}/d/a.record")) is None
-
-
-def test_records_of_a_url_cannot_be_had_by_number() -> None:
-    with pytest.raises(ShardError, match=r"^s3://b/a: is remote.*download the shard first"):
-        RecordIndex("s3://b/a")
-
-
-def test_datumaro_says_that_it_reads_no_urls() -> None:
+def test_callers_that_read_no_urls() -> None:
+    url = "s3://b/a.tfrecord"
+    with pytest.raises(ShardError, match=f"^{url}: is remote.*download the shard first"):
+        RecordIndex(url)
     require("datumaro", find_spec("datumaro") is not None)
     from tfod.datumaro.importer import TfDetectionApiImporter
 
-    url = "s3://b/a.tfrecord"
     assert TfDetectionApiImporter.find_sources(url) == []
     with pytest.raises(Exception, match=f"^{url}: Datumaro can only read local files"):
         TfDetectionApiImporter()(url)
