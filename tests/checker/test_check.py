@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import itertools
 import json
 import os
 import signal
@@ -25,7 +24,6 @@ from tests.checker.conftest import ReportOf
 from tests.commands import TIMEOUT, Run, wait_until
 from tests.files import write_file
 from tests.image_kinds import plain_image
-from tests.mutants.sound import flip
 from tests.records import encode, frame, image, objects, source_id_of, write_shard
 from tests.zip_forge import real_zip
 
@@ -151,21 +149,6 @@ def test_standard_input(report_of: ReportOf, broken: str, tmp_path: Path, monkey
         found = next(one for one in report["findings"] if one["code"] == "BOX006")
         assert (code, found["shard"], found["record"]) == (1, name, 1)
         assert report["sources"][0]["bytes"] == len(data)
-
-
-def test_records_after_damaged_ones_are_checked(report_of: ReportOf, tmp_path: Path) -> None:
-    records = [training(f"{number}.jpg") for number in range(6)]
-    shard = Path(write_shard(tmp_path, "train", *records))
-    starts = [0, *itertools.accumulate(len(record) + 16 for record in records)]
-    data_of_1, length_of_3 = starts[1] + 40, starts[3] + 2
-    shard.write_bytes(flip(flip(shard.read_bytes(), data_of_1), length_of_3))
-    code, report = report_of(shard)
-    found = [(one["code"], one["record"], one["offset"]) for one in report["findings"]]
-    assert found == [("TFR004", 1, starts[1]), ("TFR003", 3, starts[3])]
-    assert code == 1 and report["counts"]["records"] == 4
-    skipped = starts[4] - starts[3]
-    assert report["findings"][1]["value"] == skipped
-    assert f"{skipped:,} bytes" in report["findings"][1]["message"]
 
 
 def test_findings_are_capped_and_counted(check: Run, report_of: ReportOf, tmp_path: Path) -> None:

@@ -297,17 +297,16 @@ def test_label_map_of_a_shard(
     assert ("LAB001" in found) == (label_map is None)
 
 
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.bin", "a-00000-of-00002", "a"])
-def test_a_zip_is_recognised_by_its_bytes(tmp_path: Path, shard: bytes, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(real_zip([("a.record", shard), ("label_map.pbtxt", LABEL_MAP)]))
-    report = check_sources([str(path)])
-    assert report.counts.records == 2 and "TFR001" not in report.counts.by_code
-    assert [len(one.paths) for one in find_shards(path)] == [1]
-    # A length of a record with the same bytes.
-    head = b"PK\3\4\0\0\0\0"
+def test_a_zip_is_recognised_by_its_bytes(tmp_path: Path, shard: bytes) -> None:
+    data = real_zip([("a.record", shard), ("label_map.pbtxt", LABEL_MAP)])
+    for path in (tmp_path / name for name in ("a", "a.bin", "a-00000-of-00002", "a.tfrecord")):
+        path.write_bytes(data)
+        report = check_sources([str(path)])
+        assert report.counts.records == 2 and "TFR001" not in report.counts.by_code
+        assert [len(one.paths) for one in find_shards(path)] == [1]
+    head = b"PK\3\4\0\0\0\0"  # a length of a record
     path.write_bytes(head + masked_crc32c(head).to_bytes(4, "little"))
-    assert name == "a" or "TFR005" in check_sources([str(path)]).counts.by_code
+    assert "TFR005" in check_sources([str(path)]).counts.by_code
 
 
 def test_streams_are_read_in_turn_and_into_pieces(tmp_path: Path) -> None:
