@@ -155,39 +155,29 @@ SITUATIONS = (
     (CVAT, Task(new_tasks=True)),
 )
 """Any reader; the OD API's trainer; CVAT: without a task, a task, a project."""
-DIFFERENT = {
-    # The trainer opens shards without a compression_type; tfod finds the compression.
-    "TFR010": "WEWWW",
-    "TFR014": "IEIII",
-    # CVAT's import needs only names and boxes, and cuts boxes at the edge.
-    **dict.fromkeys(("EXA003", "BOX003", "BOX012", "BOX023"), "EEWWW"),
-    # The class text decides; a label map is only needed for ids.
-    **dict.fromkeys((f"LAB{n:03}" for n in (3, 4, 5, 6, 10, 11, 12, 15)), "EEWWW"),
-    # These objects have no label in any task.
-    "LAB018": "IIEEE",
-    "SET004": "EEWWW",
-    # A task has images; a project gets them from the zip.
-    "IMG001": "EE--E",
-    **dict.fromkeys(("IMG002", "IMG009"), "EEW-E"),
-    **dict.fromkeys(("IMG003", "IMG005", "IMG014", "IMG017"), "EEW-W"),
-    **dict.fromkeys((f"IMG{n:03}" for n in (4, 7, 8, 10, 11, 13)), "WWW-W"),
-    "IMG006": "EWW-E",
-    "NAM013": "EWEEE",
-    "IMG016": "WW---",
-    # The trainer needs height and width only for numeric masks, and no names.
-    **dict.fromkeys(("IMG012", "IMG015", "NAM006"), "EWEEE"),
-    "NAM001": "EWEWW",
-    "NAM002": "WWEWW",
-    "NAM009": "IIEII",
-    # CVAT's import draws masks on its frames.
-    "BOX017": "WWEEE",
-    # CVAT does not import keypoints.
-    "BOX021": "EEWWW",
-    # Only other receivers need numbers, see below.
-    **dict.fromkeys(("NAM010", "NAM011", "LAB020", "BOX019"), "I----"),
-    **dict.fromkeys(("TSK001", "TSK002", "TSK004", "TSK006"), "EWEEE"),
-    "TSK003": "WWEEW",
-}
+_SEVERITIES = [
+    ("WEWWW", "TFR010"),  # The trainer opens shards without a compression_type.
+    ("IEIII", "TFR014"),
+    ("EEWWW", "EXA003 BOX003 BOX012 BOX023"),  # CVAT needs only names and boxes, and cuts boxes.
+    ("EEWWW", "LAB003 LAB004 LAB005 LAB006 LAB010 LAB011 LAB012 LAB015"),  # The text decides.
+    ("IIEEE", "LAB018"),  # These objects have no label in any task.
+    ("EEWWW", "SET004 BOX021"),  # CVAT does not import keypoints.
+    ("EE--E", "IMG001"),  # A task has images; a project gets them from the zip.
+    ("EEW-E", "IMG002 IMG009"),
+    ("EEW-W", "IMG003 IMG005 IMG014 IMG017"),
+    ("WWW-W", "IMG004 IMG007 IMG008 IMG010 IMG011 IMG013"),
+    ("EWW-E", "IMG006"),
+    ("EWEEE", "IMG012 IMG015 NAM006"),  # The trainer needs sizes only for numeric masks.
+    ("WW---", "IMG016"),
+    ("EWEWW", "NAM001"),
+    ("WWEWW", "NAM002"),
+    ("IIEII", "NAM009"),
+    ("EWEEE", "NAM013 TSK001 TSK002 TSK004 TSK006"),
+    ("WWEEW", "TSK003"),
+    ("WWEEE", "BOX017"),  # CVAT draws masks on its frames.
+    ("I----", "NAM010 NAM011 LAB020 BOX019"),  # Only other receivers need numbers, see below.
+]
+DIFFERENT = {code: letters for letters, codes in _SEVERITIES for code in codes.split()}
 """The rules that are not equally severe to all, in the order of the situations; - is off."""
 
 

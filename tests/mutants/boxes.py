@@ -110,7 +110,7 @@ def mutants() -> list[Mutant]:
     cat, dog = np.zeros((2, *SIZE), np.uint8)
     cat[5:15, 10:20] = dog[2:18, 20:] = 1
     numbers = [*map(float, (1 - cat).flat), *map(float, dog.flat)]
-    png = encode_mask_png(np.zeros(SIZE))
+    png, url = encode_mask_png(np.zeros(SIZE)), b"https://example.org/mask.png"
     # Twenty boxes of 4 x 5 pixels in a row, as corners, as corner and size, as center and size.
     x, y, sides = np.arange(20) + 16, np.arange(20) % 15, (WIDTH, HEIGHT, WIDTH, HEIGHT)
     corners = np.stack((x, y, x + 4, y + 5), axis=1) / sides
@@ -192,9 +192,7 @@ def mutants() -> list[Mutant]:
         fail("BOX023-inverted-numbers", changed(**{MASK: numbers})),
         near("BOX023-two-pixels-too-far", gray_masks(np.roll(cat, 2, axis=1), dog)),
         near("BOX023-empty", gray_masks(cat * 0, dog)),
-        fail(
-            "BOX020-text-of-the-second", changed(**{MASK: (png, b"https://example.org/mask.png")})
-        ),
+        fail("BOX020-text-of-the-second", changed(**{MASK: (png, url)})),
         fail("BOX020-a-jpeg", changed(**{MASK: (jpeg(), png)})),
         fail("BOX020-cut-in-its-header", changed(**{MASK: (png[:20], png)})),
         near("BOX020-empty", changed(**{MASK: (png, b"")})),

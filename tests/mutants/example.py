@@ -38,7 +38,8 @@ def mutants() -> list[Mutant]:
     named = list(encoded_features().items())
     in_two_parts = encode_example(dict(named[:5])) + encode_example(dict(named[5:]))
     lists = field(1, field(1, b"frames") + field(2, field(1, int64_feature([1]))))
-    no_format = encode_example({**encoded_features(), "image/format": b""})
+    no_format = second(encode_example({**encoded_features(), "image/format": b""}))
+    cut, attributes = record(text=["cat", b"\xe2\x82"]), "tfod/attributes"
     forty = int64_feature([40])
     twice = spelled(width=int64_feature([40, 41])) + field(1, entry("image/width", forty))
     misspelt = entry("image/widtj", forty)
@@ -64,9 +65,7 @@ def mutants() -> list[Mutant]:
         near("EXA002-same-bytes-as-field-3", first(record() + field(3, lists))),
         fail("EXA003-no-image", first(record(encoded=None))),
         fail("EXA003-no-format", second(record(format=None)), record=1, options=ROBOFLOW),
-        fail(
-            "EXA003-format-without-a-list", second(no_format), "EXA006", record=1, options=ROBOFLOW
-        ),
+        fail("EXA003-format-without-a-list", no_format, "EXA006", record=1, options=ROBOFLOW),
         fail("EXA003-no-width-for-cvat", first(record(width=None)), options=CVAT),
         near("EXA003-no-checksum", first(record(sha256=None))),
         near("EXA003-no-format-for-the-trainer", second(record(format=None))),
@@ -89,20 +88,14 @@ def mutants() -> list[Mutant]:
         near("EXA008-spelt-right", first(extra("image/object/difficult", 0, 1))),
         near("EXA008-attribute", first(extra("image/object/attribute/colour", "red", "blue"))),
         fail("EXA009-name-in-latin-1", first(record(filename="é.jpg".encode("latin-1")))),
-        fail(
-            "EXA009-class-cut-within-a-letter", first(record(text=["cat", b"\xe2\x82"])), "LAB006"
-        ),
+        fail("EXA009-class-cut-within-a-letter", first(cut), "LAB006"),
         near("EXA009-name-in-utf-8", first(record(filename="é.jpg"))),
         registry.fail("EXA010-a-table", shard(encode(table))),
         registry.near("EXA010-a-table-with-boxes", shard(table_with_boxes), *in_table),
         fail("EXA012-two-lists", first(spelled(width=float_feature([41.0]) + forty))),
         fail("EXA012-group", first(record() + b"\x7b\x7c")),
         near("EXA012-unknown-number", first(record() + b"\x78\x01")),
-        fail("EXA013-not-json", first(extra("tfod/attributes", "{"))),
-        fail(
-            "EXA013-a-third-object", first(extra("tfod/attributes", '{"objects": {"2": {"a": 1}}}'))
-        ),
-        near(
-            "EXA013-of-the-second", first(extra("tfod/attributes", '{"objects": {"1": {"a": 1}}}'))
-        ),
+        fail("EXA013-not-json", first(extra(attributes, "{"))),
+        fail("EXA013-a-third-object", first(extra(attributes, '{"objects": {"2": {"a": 1}}}'))),
+        near("EXA013-of-the-second", first(extra(attributes, '{"objects": {"1": {"a": 1}}}'))),
     ]

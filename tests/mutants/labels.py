@@ -138,9 +138,7 @@ def mutants() -> list[Mutant]:
         near("LAB016-plural", texts("traffic light", "traffic lights"), "LAB001", "LAB020"),
         fail("LAB017-zero", folder(record(label=[0, 1]), label_map=None), "LAB001"),
         fail("LAB017-minus-1-of-an-unknown-text", used(["cat", "bird"], [1, -1]), "LAB006"),
-        fail(
-            "LAB017-background", used(["cat", "background"], None, BACKGROUND + LABEL_MAP), "LAB020"
-        ),
+        fail("LAB017-background", used(["cat", "background"], None, with_0), "LAB020"),
         near("LAB017-one", folder(record(label=[1, 2]), label_map=None), "LAB001"),
         near("LAB017-text-of-the-map", used(["cat", "dog"], [1, 0]), "LAB008"),
         fail("LAB018-no-map", ids, "LAB001"),

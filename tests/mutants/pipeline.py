@@ -87,7 +87,7 @@ def mutants() -> list[Mutant]:
     both = masks("train.jpg", mask, mask), masks("val.png", mask, mask)
     half = masks("train.jpg", mask, b""), both[1]
     with_masks = pipeline(both=f"{MASKS} mask_type: PNG_MASKS")
-    with_points = pipeline(both="num_keypoints: 3")
+    with_points, three = pipeline(both="num_keypoints: 3"), points("val.png", 3)
     gap = LABEL_MAP.replace(b"\n", b" ") + b"item { id: 9 name: 'cow' }"
     cats = with_boxes([CAT_BOX], name="train.jpg", source_id="1")
     dogs = with_boxes([DOG_BOX], ["dog"], [2], name="val.png", encoded=png(), source_id="2")
@@ -107,10 +107,8 @@ def mutants() -> list[Mutant]:
         near("CFG005-png", files(with_masks, *both), "BOX023"),
         near("CFG005-not-asked-for", files(pipeline(both="load_instance_masks: false"))),
         fail("CFG006-none", files(with_points)),
-        fail(
-            "CFG006-two-of-three", files(with_points, points("train.jpg", 2), points("val.png", 3))
-        ),
-        near("CFG006-three", files(with_points, points("train.jpg", 3), points("val.png", 3))),
+        fail("CFG006-two-of-three", files(with_points, points("train.jpg", 2), three)),
+        near("CFG006-three", files(with_points, points("train.jpg", 3), three)),
         fail("CFG009-no-dog-is-trained", files(pipeline(), train=cats)),
         near("CFG009-no-cat-is-evaluated", files(pipeline(), val=dogs)),
     ]

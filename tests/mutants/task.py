@@ -75,9 +75,10 @@ def mutants() -> list[Mutant]:
     labels = json.dumps([{"name": "cats"}]).encode()
     known = matched("a.jpg", "a.jpg", labels=("cat", "dog"))
     frames, two, video = ("a.jpg", "b.jpg", "c.jpg"), ("a.jpg", "b.jpg"), {"mode": "interpolation"}
-    wider, same = ({"a.jpg": jpeg((WIDTH + n, HEIGHT))} for n in (1, 0))
+    wider, same = (files("a.jpg", images={"a.jpg": jpeg((WIDTH + n, HEIGHT))}) for n in (1, 0))
     without_boxes = labelled("b.jpg", boxes=0)
     boxes = task_xml(*two, shape=BOX)
+    my_clip = matched("myclip1.jpg", **video)
     clip = files(*(f"frame_00000{n}.jpg" for n in range(3)), xml=task_xml(**video))
     difficult = labelled("a.jpg", **{"image/object/difficult": [0]})
     attributes = f"</name><attributes>{ATTRIBUTE}</attributes></label>".encode()
@@ -93,17 +94,13 @@ def mutants() -> list[Mutant]:
         near("TSK002-another-extension", matched("a.jpg", "a.png")),
         near("TSK002-folder-that-all-lack", matched("a.jpg", "x/a.jpg")),
         fail_in_record("TSK003-number-of-a-frame", matched("2.jpg", *frames), "TSK005"),
-        fail_in_record(
-            "TSK003-digits-behind-six-letters", matched("myclip1.jpg", **video), "TSK005"
-        ),
+        fail_in_record("TSK003-digits-behind-six-letters", my_clip, "TSK005"),
         near("TSK003-number-of-no-frame", matched("3.jpg", *frames), "TSK002", "TSK005"),
         near("TSK003-name-of-a-frame", matched("2.jpg", "0.jpg", "1.jpg", "2.jpg"), "TSK005"),
         fail_in_record("TSK004-one-pixel-wider", files(labelled("a.jpg", width=WIDTH + 1))),
         near("TSK004-same-size", files("a.jpg")),
-        fail_in_record(
-            "TSK004-than-the-image-on-disk", files("a.jpg", images=wider), options=AGAINST_IMAGES
-        ),
-        near("TSK004-as-on-disk", files("a.jpg", images=same), options=AGAINST_IMAGES),
+        fail_in_record("TSK004-than-the-image-on-disk", wider, options=AGAINST_IMAGES),
+        near("TSK004-as-on-disk", same, options=AGAINST_IMAGES),
         fail("TSK005-no-record", matched("a.jpg", *two)),
         fail("TSK005-no-boxes", files("a.jpg", without_boxes, xml=task_xml(*two))),
         near("TSK005-a-box-each", files(*two, xml=task_xml(*two))),
