@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from tests.checker.conftest import ReportOf
+from tests.checker.test_check import training
 from tests.commands import Run
 from tests.files import files_in, write_file, write_files
+from tests.image_kinds import plain_image
 from tests.records import encode, image, objects, write_shard
 from tests.zip_forge import real_zip
 
 LABEL_MAP, DOGS = "item { id: 1 name: 'cat' }\n", "item { id: 1 name: 'dog' }\n"
 
 
-def noisy_image(number: int) -> bytes:
-    """Noise: a JPEG of 20 to 40 kB, and of any length."""
-    pixels = random.Random(number).randbytes(3 * 120 * (80 + number))
-    stream = io.BytesIO()
-    Image.frombytes("RGB", (120, 80 + number), pixels).save(stream, "JPEG")
-    return stream.getvalue()
-
-
-def noisy_record(number: int, **more: Any) -> bytes:
+def numbered(number: int, **more: Any) -> bytes:
     """A valid record with one cat; each number has another image."""
-    features = {
-        **image(f"{number:03}.jpeg", 80 + number, 120),
-        "image/encoded": noisy_image(number),
-        "image/format": "jpeg",
-        "image/source_id": f"{number:03}",
-        **objects([(0.1, 0.1, 0.9, 0.9)], ["cat"], [1]),
-    }
-    return encode(features | more)
+    return training(f"{number:03}.jpeg", **more)
 
 
 def names_of(report: dict[str, Any]) -> list[str]:
@@ -45,8 +29,8 @@ def names_of(report: dict[str, Any]) -> list[str]:
 
 
 def test_all_images_of_val_are_in_train(tmp_path: Path, report_of: ReportOf) -> None:
-    write_shard(tmp_path, "train", *map(noisy_record, range(8)))
-    write_shard(tmp_path, "val", *map(noisy_record, range(3)), noisy_record(0))
+    write_shard(tmp_path, "train", *map(numbered, range(8)))
+    write_shard(tmp_path, "val", *map(numbered, range(3)), numbered(0))
     (listed,) = report_of(tmp_path, "--max-findings", 1)[1]["findings"]
     assert listed["code"] == "IMG011"
     _, report = report_of(tmp_path)
@@ -64,7 +48,7 @@ def test_all_images_of_val_are_in_train(tmp_path: Path, report_of: ReportOf) -> 
 def test_subsets_by_folder(tmp_path: Path, report_of: ReportOf, named: tuple[str, ...]) -> None:
     """In Roboflow's exports, the shards of all folders have the same name."""
     for folder in ("train", "valid"):
-        write_shard(tmp_path / folder, "People", *map(noisy_record, range(3)))
+        write_shard(tmp_path / folder, "People", *map(numbered, range(3)))
     code, report = report_of(*(tmp_path / one for one in named))
     assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
     assert report["findings"][0]["message"].startswith("the image is in valid, and also in train: ")
@@ -78,8 +62,8 @@ def test_split_folders(
     tmp_path: Path, report_of: ReportOf, train: str, val: str, name: str
 ) -> None:
     for folder in (train, val):
-        write_shard(tmp_path / folder, "a", *map(noisy_record, range(3)))
-    write_shard(tmp_path / "other", "a", noisy_record(7))
+        write_shard(tmp_path / folder, "a", *map(numbered, range(3)))
+    write_shard(tmp_path / "other", "a", numbered(7))
     code, report = report_of(tmp_path)
     assert report["counts"]["by_code"] == {"IMG011": 3} and code == 1
     assert sorted(names_of(report)) == [name, "other"]
@@ -103,7 +87,7 @@ def test_subsets_of_training_images(
     tmp_path: Path, report_of: ReportOf, subsets: Any, is_leak: bool
 ) -> None:
     for name, numbers in subsets.items():
-        write_shard(tmp_path, name, *map(noisy_record, numbers))
+        write_shard(tmp_path, name, *map(numbered, numbers))
     code, report = report_of(tmp_path)
     assert report["severities"]["IMG011"] == ("error" if is_leak else "warning")
     assert code == is_leak
@@ -113,8 +97,8 @@ def test_similar_classes_that_convert_writes(tmp_path: Path, run: Run, report_of
     rows = [("Cat", 5), ("cat", 3), ("c at", 2), ("dog", 1)]
     lines = ["filename,width,height,class,xmin,ymin,xmax,ymax"]
     for number, (name, boxes) in enumerate(rows):
-        write_file(tmp_path / "images" / f"{number}.jpg", noisy_image(number))
-        size = f"{number}.jpg,120,{80 + number}"
+        write_file(tmp_path / "images" / f"{number}.jpg", plain_image((120, 80), 50 * number))
+        size = f"{number}.jpg,120,80"
         lines += [f"{size},{name},{10 + box},10,{50 + box},60" for box in range(boxes)]
     table = write_file(tmp_path / "labels.csv", "\n".join(lines))
     shard = tmp_path / "shards" / "train.record"
@@ -129,10 +113,10 @@ def test_similar_classes_that_convert_writes(tmp_path: Path, run: Run, report_of
 def two(tmp_path: Path) -> Path:
     """A dataset of cats with splits, and one of dogs, with the same id for another class."""
     root = tmp_path / "root"
-    write_shard(root / "cats", "train", noisy_record(0), noisy_record(1))
-    write_shard(root / "cats", "val", noisy_record(2))
+    write_shard(root / "cats", "train", numbered(0), numbered(1))
+    write_shard(root / "cats", "val", numbered(2))
     dog = {"image/object/class/text": ["dog"], "image/object/bbox/xmax": [0.0]}
-    write_shard(root / "dogs", "train", noisy_record(2, **dog), label_map=DOGS)
+    write_shard(root / "dogs", "train", numbered(2, **dog), label_map=DOGS)
     return root
 
 
@@ -190,14 +174,14 @@ def test_each_dataset_has_its_profile(two: Path, corpus: Path, report_of: Report
 
 def test_folders_of_one_dataset(tmp_path: Path, report_of: ReportOf) -> None:
     splits, roboflow = tmp_path / "splits", tmp_path / "roboflow"
-    write_shard(splits / "train", "cats", noisy_record(0))
-    write_shard(splits / "valid", "cats", noisy_record(1), label_map=DOGS)
+    write_shard(splits / "train", "cats", numbered(0))
+    write_shard(splits / "valid", "cats", numbered(1), label_map=DOGS)
     for sources in ([splits], [splits / "train", splits / "valid"]):
         report = report_of(*sources)[1]
         assert [one["name"] for one in report["datasets"]] == [str(splits)]
         assert report["counts"]["by_code"]["SET004"] == 1
     for name in ("train", "mine"):
-        write_shard(roboflow / name, "cats", noisy_record(len(name)))
+        write_shard(roboflow / name, "cats", numbered(len(name)))
     assert len(report_of(roboflow)[1]["datasets"]) == 2
     (roboflow / "README.roboflow.txt").write_text("Roboflow\n")
     assert len(report_of(roboflow)[1]["datasets"]) == 1
@@ -208,7 +192,7 @@ def test_other_sources(two: Path, tmp_path: Path, report_of: ReportOf, check: Ru
     report = report_of(two, "--cvat-labels", labels)[1]
     assert [one["name"] for one in report["datasets"]] == [f"{two}/cats, {two}/dogs"]
     (two / "more.zip").write_bytes(real_zip(files_in(two / "dogs").items()))
-    (two / "images.zip").write_bytes(real_zip([("a.jpg", noisy_image(0))]))
+    (two / "images.zip").write_bytes(real_zip([("a.jpg", plain_image((40, 20)))]))
     report = report_of(two)[1]
     assert names_of(report) == ["cats", "dogs", "more.zip"]
     assert report["counts"]["by_code"] == {"BOX006": 2}
@@ -219,7 +203,7 @@ def test_other_sources(two: Path, tmp_path: Path, report_of: ReportOf, check: Ru
 
 def test_named_label_maps(tmp_path: Path, report_of: ReportOf) -> None:
     """They take precedence, and as the only source, they select the shards next to them."""
-    shard = write_shard(tmp_path / "good", "train", noisy_record(0))
+    shard = write_shard(tmp_path / "good", "train", numbered(0))
     other = write_file(tmp_path / "other.pbtxt", DOGS)
     report = report_of(tmp_path / "good", other)[1]
     assert report["datasets"][0]["label_maps"] == [str(other)]
@@ -243,7 +227,7 @@ def test_label_map_of_each_shard(tmp_path: Path, report_of: ReportOf, monkeypatc
     monkeypatch.chdir(tmp_path)
     for name, text in (("cat", LABEL_MAP), ("dog", DOGS)):
         for number, shard in enumerate("ab"):
-            record = noisy_record(number, **{"image/object/class/text": [name]})
+            record = numbered(number, **{"image/object/class/text": [name]})
             write_shard(tmp_path / name, shard, record, label_map=text)
     names = ["cat/a.tfrecord", "cat/label_map.pbtxt", "dog/b.tfrecord", "dog/label_map.pbtxt"]
     for mix in (names, names[::-1], names[:2], names[:3], names[1:3], names[2:], names[1::2]):
@@ -257,7 +241,7 @@ def test_label_map_of_each_shard(tmp_path: Path, report_of: ReportOf, monkeypatc
 
 
 def test_relative_names(tmp_path: Path, report_of: ReportOf, monkeypatch: Any) -> None:
-    write_shard(tmp_path / "good", "a", noisy_record(0), label_map="item { id: 0 name: 'cat' }")
+    write_shard(tmp_path / "good", "a", numbered(0), label_map="item { id: 0 name: 'cat' }")
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     for source in ("../good", "../good/a.tfrecord"):
@@ -273,7 +257,7 @@ def test_relative_names(tmp_path: Path, report_of: ReportOf, monkeypatch: Any) -
 def test_a_part_of_a_numbered_set(tmp_path: Path, report_of: ReportOf) -> None:
     shards = [tmp_path / f"x-{number:05d}-of-00004.record" for number in range(4)]
     for number, shard in enumerate(shards):
-        Path(write_shard(tmp_path, "x", noisy_record(number))).rename(shard)
+        Path(write_shard(tmp_path, "x", numbered(number))).rename(shard)
     for some in (shards[:2], [tmp_path / "x-0000[01]-*"]):
         assert report_of(*some)[1]["counts"]["by_code"] == {}, "the others exist"
     shards[3].unlink()
