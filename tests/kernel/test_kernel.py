@@ -148,7 +148,7 @@ def test_the_reference_agrees(payloads: list[bytes]) -> None:
 def test_protobuf_agrees(payload: bytes) -> None:
     """Its errors are malformed records; other records are equal unless they are unusual."""
     example = pytest.importorskip("tensorflow").train.Example
-    columns = both([payload])
+    columns = parse_examples(*spans([payload]))
     codes = {one.code for one in columns.problems}
     try:
         parsed = example.FromString(payload)
@@ -170,7 +170,7 @@ def same_as_tensorflow(payloads: list[bytes]) -> None:
     """TensorFlow's fast parser reads the same from each record without a problem."""
     tf = pytest.importorskip("tensorflow")
     dtypes = {ListKind.BYTES: tf.string, ListKind.FLOAT: tf.float32, ListKind.INT64: tf.int64}
-    columns = both(payloads)
+    columns = parse_examples(*spans(payloads))
     buffer = b"".join(payloads)
     for row in set(range(len(payloads))) - {one.row for one in columns.problems}:
         found = {key: one for key, one in values_of(columns, buffer, row).items() if key and one[0]}
