@@ -1,4 +1,4 @@
-"""Every long command shows its progress, on a terminal only."""
+"""Every long command shows its progress, only on a terminal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""COCO's outlines as masks, against pycocotools; masks whose size differs from their image."""
+"""Outlines of COCO as masks, compared with pycocotools; masks of other sizes than their image."""
 
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tfod.detection.images.mask_images import (
     fill_box,
     is_box_png,
 )
-from tfod.formats.cvat.shapes import decode_runs
 
 from tests.commands import Run
 from tests.formats.conftest import by_filename
@@ -34,7 +32,7 @@ MASKS = npst.arrays(np.uint8, st.tuples(SIDES, SIDES), elements=st.integers(0, 1
 
 
 def runs_of(mask: np.ndarray) -> list[int]:
-    """COCO's runs: down the columns, beginning with the outside."""
+    """Return the runs of COCO: down the columns, beginning with the outside."""
     flat = mask.T.ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     runs: list[int] = np.diff([0, *edges, len(flat)]).tolist()
@@ -56,9 +54,7 @@ POINTS = st.lists(st.tuples(*[st.floats(-20, 60, width=32)] * 2), min_size=3, ma
 
 
 @given(st.lists(POINTS, min_size=1, max_size=3))
-def test_polygons_are_drawn_as_pycocotools_draws_them(
-    polygons: list[list[tuple[float, float]]],
-) -> None:
+def test_polygons(polygons: list[Polygon]) -> None:
     flat = [[value for point in polygon for value in point] for polygon in polygons]
     expected = coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(flat, 30, 40)))
     drawn = draw_segmentation(flat, (30, 40), "x")
@@ -88,7 +84,7 @@ def coco(folder: Path, size: tuple[int, int], segmentation: Any, *more: Any) -> 
 
 
 def shards(folder: Path) -> Path:
-    """Two objects: the mask of the first one is a quarter of what it should be."""
+    """Two objects. The mask of the first one is too small."""
     box = [0.1, 0.2, 0.4, 0.8]
     fits = encode_mask_png(np.eye(100, 200))
     masks = {"image/object/mask": [encode_mask_png(small_mask()), fits]}
@@ -112,60 +108,35 @@ def stretched(mask: np.ndarray) -> np.ndarray:
 
 
 def masks_in(folder: Path) -> list[np.ndarray | None]:
-    """Those of the objects of shards; None for one that is a box."""
+    """Return the masks of the only image in shards, None for a mask that is a box."""
     one = by_filename(folder)[NAME]
     found: list[np.ndarray | None] = []
     for mask, box in zip(one.masks or (), one.boxes, strict=True):
-        assert mask is not None  # OD API's decoder stops at an empty one
+        assert mask is not None  # the decoder of the OD API stops at an empty mask
         pixels = decode_mask_png(mask.data)
         assert pixels.shape == SIZE
-        if is_box_png(mask.data):
-            assert np.array_equal(
-                pixels, fill_box((box * (*SIZE[::-1], *SIZE[::-1])).tolist(), SIZE)
-            )
-        found.append(None if is_box_png(mask.data) else pixels)
+        is_box = is_box_png(mask.data)
+        filled = fill_box((box * (*SIZE[::-1], *SIZE[::-1])).tolist(), SIZE)
+        assert not is_box or np.array_equal(pixels, filled)
+        found.append(None if is_box else pixels)
     return found
 
 
-def masks_in_coco(folder: Path) -> list[np.ndarray | None]:
-    found = json.loads((folder / "annotations/instances_train.json").read_text())["annotations"]
-    return [draw_segmentation(one["segmentation"], SIZE, "x") for one in found]
-
-
-def masks_in_cvat_xml(folder: Path) -> list[np.ndarray | None]:
-    frame = ET.parse(folder / "annotations.xml").getroot().find("image")
-    assert frame is not None
-    found: list[np.ndarray | None] = []
-    for one in frame:
-        drawn = None
-        if one.tag == "mask":
-            left, top, width, height = (
-                float(one.attrib[k]) for k in ("left", "top", "width", "height")
-            )
-            extent = left, top, left + width, top + height
-            drawn = decode_runs([int(part) for part in one.attrib["rle"].split(",")], extent, SIZE)
-        found.append(drawn)
-    return found
-
-
-READ = {"shards": masks_in, "coco": masks_in_coco, "cvat_xml": masks_in_cvat_xml}
-
-
-@pytest.mark.parametrize("target", READ)
+@pytest.mark.parametrize("target", ["shards", "coco", "cvat_xml"])
 def test_of_shards(convert: Run, tmp_path: Path, target: str) -> None:
     source = shards(tmp_path / "s")
     says = convert(source, tmp_path / "out", "--to", target).refused()
     assert f"{WHAT}: 1 ({NAME}: 100x25 in 200x100); choose --odd-masks scale or" in says
     assert not (tmp_path / "out").exists()
     for choice, what in (("scale", "scaled to it"), ("drop", "left out")):
-        out = tmp_path / choice
+        out, back = tmp_path / choice, tmp_path / f"{choice}-back"
         says = convert(source, out, "--to", target, f"--odd-masks={choice}").succeeded()
         assert f"{WHAT}, {what}: 1 (the first: {NAME}: 100x25 in 200x100)" in says
-        odd, fits = READ[target](out)
+        convert(out, back, "--to=shards", *["--masks"] * (target != "shards")).succeeded()
+        odd, fits = masks_in(back)
         assert fits is not None and np.array_equal(fits, np.eye(100, 200))
         expected = stretched(small_mask()) if choice == "scale" else None
         assert (odd is None) if expected is None else np.array_equal(odd, expected)
-        assert convert(out, tmp_path / f"{choice}-back", "--to=shards").code == 0
 
 
 @pytest.mark.parametrize(
@@ -176,9 +147,8 @@ def test_of_shards(convert: Run, tmp_path: Path, target: str) -> None:
 def test_of_coco(
     convert: Run, tmp_path: Path, size: tuple[int, int], segmentation: Any, spelled: str
 ) -> None:
-    source, out = coco(tmp_path, size, segmentation, []), tmp_path / "out"
-    says = convert(source, out, "--masks").refused()
-    where = f"{NAME}: {spelled} in 200x100"
+    source, where = coco(tmp_path, size, segmentation, []), f"{NAME}: {spelled} in 200x100"
+    says = convert(source, tmp_path / "out", "--masks").refused()
     assert f"{WHAT}: 1 ({where}); choose --odd-masks" in says
     assert WHAT not in convert(source, tmp_path / "boxes").succeeded()
     says = convert(source, tmp_path / "scale", "--masks", "--odd-masks=scale").succeeded()
@@ -186,7 +156,7 @@ def test_of_coco(
     scaled, box = masks_in(tmp_path / "scale")
     if spelled == "100x25":
         expected = stretched(small_mask())
-    else:  # every other pixel of the large one
+    else:  # every second pixel of the large mask
         drawn = draw_segmentation(TRIANGLE, LARGE, "x")
         assert drawn is not None
         expected = drawn[1::2, 1::2]
@@ -196,7 +166,7 @@ def test_of_coco(
     assert masks_in(tmp_path / "drop") == [None, None]
 
 
-def test_runs_of_the_image_whatever_size_the_json_gives_it(convert: Run, tmp_path: Path) -> None:
+def test_runs_that_fit_the_image_but_not_its_size_in_the_json(convert: Run, tmp_path: Path) -> None:
     mask = np.eye(*SIZE, dtype=np.uint8)
     source = coco(tmp_path, LARGE, runs(mask))
     assert WHAT not in convert(source, tmp_path / "out", "--masks").succeeded()

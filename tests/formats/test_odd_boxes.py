@@ -51,47 +51,37 @@ def image(tmp_path: Path) -> None:
 
 
 def boxes_in(folder: Path) -> list[list[float]]:
-    """What was written, which is valid."""
-    report = check_sources([str(folder / "out")], Options(receiver=OD_API))
-    assert report.valid
+    """Return the boxes of the written shard, which has to be valid."""
+    assert check_sources([str(folder / "out")], Options(receiver=OD_API)).valid
     one = by_filename(folder / "out")[NAME]
     found: list[list[float]] = one.boxes.tolist()
-    assert len(one.class_text or ()) == len(one.class_label or ()) == len(found)
-    assert all(len(values) == len(found) for values in one.attributes.values())
+    lists = [one.class_text or (), one.class_label or (), *one.attributes.values()]
+    assert {len(values) for values in lists} == {len(found)}
     return found
 
 
+@pytest.mark.parametrize("choice", ["refuse", "clip", "drop"])
 @pytest.mark.parametrize(
     ("kind", "what"),
     [(x, what) for x in WITH_CVAT for what in ODD if x != "cvat_xml" or "finite" not in what],
 )
-class TestOneBox:
-    def test_is_refused_with_its_place(
-        self, convert: Run, tmp_path: Path, kind: str, what: str
-    ) -> None:
-        ran = convert(*WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD]))
-        assert ran.code == 2 and ran.err.count("\n") == 1 and not (tmp_path / "out").exists()
+def test_one_box(convert: Run, tmp_path: Path, kind: str, what: str, choice: str) -> None:
+    dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD])
+    ran = convert(*dataset, *[f"--odd-boxes={choice}"] * (choice != "refuse"))
+    assert ran.err.count("\n") == 1
+    is_clipped = choice == "clip" and "beyond" in what
+    if choice != "drop" and not is_clipped:
+        assert ran.code == 2 and not (tmp_path / "out").exists()
         assert f"nothing is written: {what}: 1 (" in ran.err and PLACES[kind] in ran.err
-        assert "--odd-boxes drop\n" in ran.err
+        assert f"--odd-boxes drop{' instead of clip' * (choice == 'clip')}\n" in ran.err
         assert ("--odd-boxes clip" in ran.err) is ("beyond" in what)
-
-    @pytest.mark.parametrize("choice", ["clip", "drop"])
-    def test_is_clipped_or_left_out_and_counted(
-        self, convert: Run, tmp_path: Path, kind: str, what: str, choice: str
-    ) -> None:
-        dataset = WITH_CVAT[kind](tmp_path, SIZE, [GOOD, ODD[what], GOOD])
-        ran = convert(*dataset, f"--odd-boxes={choice}")
-        clipped = choice == "clip" and "beyond" in what
-        if choice == "clip" and not clipped:
-            assert f"nothing is written: {what}: 1 (" in ran.refused()
-            assert "--odd-boxes drop instead of clip\n" in ran.err
-            return
-        assert ran.code == 0, ran.err
-        done = "clipped to it" if clipped else "left out"
-        assert f"{what}, {done}: 1 (the first: " in ran.err and PLACES[kind] in ran.err
-        good = float32([0.1, 0.1, 0.5, 0.5])
-        middle = [float32([0.75, 0.1, 1, 0.5])] if clipped else []
-        assert boxes_in(tmp_path) == [good, *middle, good]
+        return
+    assert ran.code == 0, ran.err
+    done = "clipped to it" if is_clipped else "left out"
+    assert f"{what}, {done}: 1 (the first: " in ran.err and PLACES[kind] in ran.err
+    good = float32([0.1, 0.1, 0.5, 0.5])
+    middle = [float32([0.75, 0.1, 1, 0.5])] if is_clipped else []
+    assert boxes_in(tmp_path) == [good, *middle, good]
 
 
 INSIDE, OVER, BEYOND = (0.1, 0.1, 0.5, 0.5), (0.75, 0.1, 1.2, 0.5), (1.2, 0.1, 1.5, 0.5)
@@ -105,14 +95,13 @@ PIXELS = (20.0, 10.0, 100.0, 50.0)
     [
         (OVER, "clip", (0.75, 0.1, 1, 0.5)),
         (OVER, "drop", None),
-        (FLAT, "clip", "boxes without width or height: 1 ("),
-        (INVERTED, "clip", "boxes whose maximum is below their minimum: 1 ("),
-        (NAN, "clip", "boxes with a coordinate that is not a finite number: 1 ("),
-        (BEYOND, "clip", "boxes wholly outside their image: 1 ("),
+        (FLAT, "clip", "without width or height: 1 ("),
+        (INVERTED, "clip", "whose maximum is below their minimum: 1 ("),
+        (NAN, "clip", "not a finite number: 1 ("),
+        (BEYOND, "clip", "wholly outside their image: 1 ("),
         (PIXELS, "clip", "looks like pixels"),
         *((odd, "drop", None) for odd in (FLAT, INVERTED, NAN, BEYOND, PIXELS)),
-        (INVERTED, "refuse", "correct it, or leave its object out with --odd-boxes drop"),
-        (NAN, "refuse", "correct it, or leave its object out with --odd-boxes drop"),
+        *((odd, "refuse", "correct it, or leave its object out with") for odd in (INVERTED, NAN)),
         (FLAT, "refuse", FLAT),  # which is a warning in shards
     ],
 )
@@ -150,23 +139,15 @@ def test_shards_in_pixels_are_not_left_out(convert: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", WITH_CVAT)
-def test_rounding_is_clipped_without_a_word(convert: Run, tmp_path: Path, kind: str) -> None:
-    dataset = WITH_CVAT[kind](tmp_path, SIZE, [(-1e-5, 10, 200 * (1 + 1e-7), 100.00001)])
-    ran = convert(*dataset)
-    assert ran.code == 0 and ran.err == ""
-    assert boxes_in(tmp_path) == [float32([0, 0.1, 1, 1])]
+def test_rounding_is_clipped_without_a_message(convert: Run, tmp_path: Path, kind: str) -> None:
+    """A hundredth of a pixel is the error of two decimals."""
+    boxes = [(-1e-5, 10, 200 * (1 + 1e-7), 100.00001), (20, 10, 200.01, 50)]
+    assert convert(*WITH_CVAT[kind](tmp_path, SIZE, boxes)).succeeded() == ""
+    assert boxes_in(tmp_path) == [float32([0, 0.1, 1, 1]), float32([0.1, 0.1, 1, 0.5])]
+    convert(*WITH_CVAT[kind](tmp_path, SIZE, [(20, 10, 200.02, 50)]), "--overwrite").refused()
 
 
-@pytest.mark.parametrize(("right", "code"), [(200.01, 0), (200.02, 2)])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_so_are_two_decimals(
-    convert: Run, tmp_path: Path, kind: str, right: float, code: int
-) -> None:
-    ran = convert(*WITH_CVAT[kind](tmp_path, SIZE, [(20, 10, right, 50)]))
-    assert ran.code == code and (ran.err == "") is (code == 0)
-
-
-def test_all_that_are_odd_are_counted_and_ten_are_named(convert: Run, tmp_path: Path) -> None:
+def test_all_are_counted_and_ten_are_named(convert: Run, tmp_path: Path) -> None:
     flat, inverted = (20, 10, 20, 50), (100, 10, 20, 50)
     ran = convert(*FORMATS["csv"](tmp_path, SIZE, [flat] * 12 + [inverted]))
     assert "boxes without width or height: 12 (" in ran.err and "; 2 more); correct" in ran.err
@@ -177,25 +158,21 @@ def test_all_that_are_odd_are_counted_and_ten_are_named(convert: Run, tmp_path: 
 
 @pytest.mark.parametrize("kind", WITH_CVAT)
 @pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ((0.1, 0.2, 0.5, 1), "2 of 2 boxes are within 0 to 1"),
-        ((0.1, 0.2, 0.5, 1.014), "2 of 2 boxes are within 0 to 1"),
-        ((0, 0, 90, 80), "1 of 2 boxes are within 0 to 1"),
-        (GOOD, ""),
-    ],
+    ("other", "count"),
+    [((0.1, 0.2, 0.5, 1), 2), ((0.1, 0.2, 0.5, 1.014), 2), ((0, 0, 90, 80), 1), (GOOD, 0)],
 )
 def test_most_boxes_tell_pixels_from_normalized_numbers(
-    convert: Run, tmp_path: Path, kind: str, other: Box, said: str
+    convert: Run, tmp_path: Path, kind: str, other: Box, count: int
 ) -> None:
-    boxes = [other, (0.25, 0, 0.75, 0.5), *[GOOD] * (not said)]
+    boxes = [other, (0.25, 0, 0.75, 0.5), *[GOOD] * (not count)]
     ran = convert(*WITH_CVAT[kind](tmp_path, SIZE, boxes))
-    assert ran.code == 2 * bool(said) and (tmp_path / "out").exists() is (not said)
-    assert said in ran.err and ("they are normalized" in ran.err) is bool(said)
+    assert ran.code == 2 * bool(count) and (tmp_path / "out").exists() is (not count)
+    assert (f"{count} of 2 boxes are within 0 to 1" in ran.err) is bool(count)
+    assert ("they are normalized" in ran.err) is bool(count)
 
 
 @pytest.mark.parametrize("kind", WITH_CVAT)
-def test_one_object_at_least_is_left(convert: Run, tmp_path: Path, kind: str) -> None:
+def test_at_least_one_object_is_written(convert: Run, tmp_path: Path, kind: str) -> None:
     ran = convert(*WITH_CVAT[kind](tmp_path, SIZE, [(210, 10, 250, 50)] * 2), "--odd-boxes=drop")
     assert ran.code == 2 and not (tmp_path / "out").exists() and ran.err.count("\n") == 1
     assert "tfod: nothing is written: all 2 annotated objects were left out; boxes" in ran.err

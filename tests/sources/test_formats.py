@@ -1,4 +1,4 @@
-"""One function recognizes a format; the command that messages suggest works as it is typed."""
+"""One function recognizes a format, and the command in its message works."""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -94,23 +95,20 @@ FILES: Mapping[str, Mapping[str, bytes | str]] = {
     "a label map of others above": {"day/a.tfrecord": TEXTS, "label_map.pbtxt": OTHER},
     "a zip": {"a.zip": ZIP},
     "a zip in a zip's folder": {"a.zip": real_zip((f"x/{k}", v) for k, v in SPLITS.items())},
-    "a zip next to shards": {
-        "a.tfrecord": IDS,
-        "label_map.pbtxt": MAP,
-        "b.zip": real_zip(SPLITS.items()),
-    },
+    "a zip next to shards": {"a.tfrecord": IDS, "label_map.pbtxt": MAP, "b.zip": ZIP},
 }
 
 
-class Answer(NamedTuple):
-    """What a source holds: its records, the classes of objects and images, layouts, label maps."""
+@dataclass
+class Answer:
+    """The contents of a source: records, classes of objects and images, layouts, label maps."""
 
-    records: int
-    boxes: int
-    classes: Counter[str]
-    layouts: set[str]
-    label_maps: set[str]
-    label_map: LabelMap | None
+    records: int = 0
+    boxes: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+    layouts: set[str] = field(default_factory=set)
+    label_maps: set[str] = field(default_factory=set)
+    label_map: LabelMap | None = None
 
 
 def name_of(text: str | None, label: int | None, label_map: LabelMap | None) -> str:
@@ -127,20 +125,18 @@ def classes_of(one: Detection, label_map: LabelMap | None) -> list[str]:
 
 def resolved(source: Path, is_checked: bool = False) -> Answer:
     """The answer of the resolver, from records read with its layouts and label maps."""
-    answer = Answer(0, 0, Counter(), set(), set(), None)
+    answer = Answer()
     with resolve([str(source)], is_checked=is_checked) as sources:
         for dataset, shard in ((one, shard) for one in sources.datasets for shard in one.shards):
             layout, file = find_layout(dataset.shards), dataset.get_label_map(shard)
             answer.layouts.add(layout.name)
             answer.label_maps.update([base_name(file.name)] if file else [])
-            label_map = file.label_map if file else None
+            answer.label_map = file.label_map if file else None
             for records in read_record_batches(shard.path):
-                rows = list(Detections(ExampleBatch.of(records), layout.field_mapping))
-                answer.classes.update(name for row in rows for name in classes_of(row, label_map))
-                boxes = answer.boxes + sum(len(row.boxes) for row in rows)
-                answer = answer._replace(
-                    records=answer.records + len(rows), boxes=boxes, label_map=label_map
-                )
+                for row in Detections(ExampleBatch.of(records), layout.field_mapping):
+                    answer.classes.update(classes_of(row, answer.label_map))
+                    answer.boxes += len(row.boxes)
+                    answer.records += 1
     return answer
 
 
@@ -149,7 +145,7 @@ def base_name(path: str) -> str:
     return re.split("[:/]", path)[-1]
 
 
-# How each command and reader answers, as far as it shows it
+# The answers of commands and readers, with the facts that they show
 
 
 def check(run: Run, source: Path, out: Path) -> dict[str, Any]:
@@ -202,7 +198,7 @@ def rewrite(run: Run, source: Path, out: Path, command: str) -> dict[str, Any]:
     ran = run(command, source, out)
     if ran.code == 1 and not out.exists():  # repair writes nothing if it cannot repair the errors
         return {}
-    return resolved(out)._asdict() | {"label_map": resolved(source).label_map}
+    return vars(resolved(out)) | {"label_map": resolved(source).label_map}
 
 
 def datumaro(run: Run, source: Path, out: Path) -> dict[str, Any]:
@@ -214,7 +210,7 @@ def datumaro(run: Run, source: Path, out: Path) -> dict[str, Any]:
 
 
 def train(run: Run, source: Path, out: Path, module: str) -> dict[str, Any]:
-    """Of images, which TensorFlow does not read from zips; by names, if a label map has them."""
+    """Read images, but none from zips with TensorFlow; the label map has the names."""
     pytest.importorskip(module)
     label_map = resolved(source).label_map
     paths = find_readable(source, finds_label_maps=False).paths

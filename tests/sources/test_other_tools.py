@@ -1,4 +1,4 @@
-"""What tfod does not read is named with what reads it, whatever command it is given to."""
+"""Every command names the format of other tools, and the tool that reads it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.commands import Run
 from tests.files import files_in, write_file, write_files
+from tests.image_kinds import plain_image
 from tests.records import encode, frame, image, objects
 from tests.zip_forge import real_zip
 
 SHARD = frame(encode(image("a.jpg") | objects([[0, 0, 1, 1]], ["cat"], [1])))
+JPEG, PNG = (plain_image((200, 100), (1, 0, 0), kind) for kind in ("JPEG", "PNG"))
 COMMANDS = ["check", "describe", "repair", "reshard", "show", "convert", "diff"]
-
-
-def picture(kind: str = "JPEG") -> bytes:
-    """An image of 200 x 100 pixels."""
-    stream = io.BytesIO()
-    Image.new("RGB", (200, 100), (1, 0, 0)).save(stream, kind)
-    return stream.getvalue()
 
 
 CREATE_ML = (
@@ -51,7 +45,7 @@ DATUMARO = json.dumps({
 })  # fmt: skip
 LABELME_XML = (
     "<annotation><filename>a.jpg</filename><folder/><source><sourceAnnotation>LabelMe Webtool"
-    "</sourceAnnotation></source><object><name>cat</name><deleted>0</deleted><occluded>no</occluded>"
+    "</sourceAnnotation></source><object><name>cat</name><deleted>0</deleted><occluded/>"
     "<attributes/><parts><hasparts/><ispartof/></parts><id>0</id><polygon><username>x</username>"
     "<pt><x>1</x><y>1</y></pt><pt><x>9</x><y>1</y></pt><pt><x>9</x><y>9</y></pt></polygon></object>"
     "</annotation>"
@@ -62,24 +56,24 @@ OPEN_IMAGES = (
 )
 READ_BY_DATUMARO: dict[str, tuple[str, Mapping[str, bytes | str]]] = {
     "roboflow_create_ml": (
-        "CreateML", {"train/a.jpg": picture(), "train/_annotations.createml.json": CREATE_ML}),
+        "CreateML", {"train/a.jpg": JPEG, "train/_annotations.createml.json": CREATE_ML}),
     "kitti_detection": (
-        "KITTI", {"training/image_2/1.png": picture("PNG"), "training/label_2/1.txt": KITTI}),
-    "dota": ("DOTA", {"train/images/a.png": picture("PNG"), "train/labelTxt/a.txt": DOTA}),
+        "KITTI", {"training/image_2/1.png": PNG, "training/label_2/1.txt": KITTI}),
+    "dota": ("DOTA", {"train/images/a.png": PNG, "train/labelTxt/a.txt": DOTA}),
     "coco_panoptic": ("COCO panoptic", {
-        "images/train/a.jpg": picture(), "annotations/panoptic_train.json": PANOPTIC,
-        "annotations/panoptic_train/a.png": picture("PNG")}),
+        "images/train/a.jpg": JPEG, "annotations/panoptic_train.json": PANOPTIC,
+        "annotations/panoptic_train/a.png": PNG}),
     "datumaro": (
-        "Datumaro", {"images/default/a.jpg": picture(), "annotations/default.json": DATUMARO}),
-    "label_me": ("LabelMe XML", {"Images/a.jpg": picture(), "Annotations/a.xml": LABELME_XML}),
+        "Datumaro", {"images/default/a.jpg": JPEG, "annotations/default.json": DATUMARO}),
+    "label_me": ("LabelMe XML", {"Images/a.jpg": JPEG, "Annotations/a.xml": LABELME_XML}),
     "open_images": ("Open Images", {
-        "images/train/a.jpg": picture(), "annotations/train-annotations-bbox.csv": OPEN_IMAGES,
+        "images/train/a.jpg": JPEG, "annotations/train-annotations-bbox.csv": OPEN_IMAGES,
         "annotations/class-descriptions.csv": "/m/01yrx,Cat\n"}),
     "vott_csv": ("VoTT CSV", {
-        "a.jpg": picture(),
+        "a.jpg": JPEG,
         "p-export.csv": '"image","xmin","ymin","xmax","ymax","label"\n"a.jpg",1,1,5,5,"cat"\n'}),
 }  # fmt: skip
-"""By the name of Datumaro's format, what the files are called in a message."""
+"""The title of a format in messages, and its files, by the name of Datumaro's format."""
 OTHERS: list[tuple[str, str, Mapping[str, bytes | str]]] = [
     ("LabelMe JSON", "labelme2voc.py", {"a.json": '{"shapes": [], "imagePath": "a.jpg"}'}),
     ("LabelMe JSON", "labelme2voc.py", {"a.json": '{"imagePath": "a.jpg", "shapes": []}'}),
@@ -90,11 +84,11 @@ OTHERS: list[tuple[str, str, Mapping[str, bytes | str]]] = [
     ("Supervisely", "as COCO", {"ds0/ann/a.jpg.json": '{"objects": []}', "meta.json": "{}"}),
     ("Label Studio", "as COCO", {"p.json": '[{"annotations": [{"from_name": "label"}]}]'}),
     ("VoTT JSON", "as COCO", {"x-asset.json": '{"regions": [{"boundingBox": {}}]}'}),
-    ("DOTA", "train/labelTxt", {"a.txt": DOTA, "a.jpg": picture()}),
+    ("DOTA", "train/labelTxt", {"a.txt": DOTA, "a.jpg": JPEG}),
     ("CreateML", "_annotations.createml.json", {"a.json": CREATE_ML}),
-    ("COCO panoptic", "panoptic_train", {"panoptic_train.json": PANOPTIC, "a.jpg": picture()}),
-    ("LabelMe XML", "Annotations", {"a.xml": LABELME_XML, "a.jpg": picture()}),
-    ("archive", "set.tar", {"set.tar": b"", "a.jpg": picture()}),
+    ("COCO panoptic", "panoptic_train", {"panoptic_train.json": PANOPTIC, "a.jpg": JPEG}),
+    ("LabelMe XML", "Annotations", {"a.xml": LABELME_XML, "a.jpg": JPEG}),
+    ("archive", "set.tar", {"set.tar": b"", "a.jpg": JPEG}),
 ]
 NEAR_MISSES: list[Mapping[str, bytes | str]] = [
     {"a.json": '{"annotations": 1}', "b.txt": "0 0.5 0.5 0.1 0.1 1 1 1 1 x\n"},
@@ -102,8 +96,8 @@ NEAR_MISSES: list[Mapping[str, bytes | str]] = [
 ]
 
 
-def given_to(command: str, source: object) -> list[object]:
-    """What is typed after ``tfod``."""
+def command_line(command: str, source: object) -> list[object]:
+    """Return a command with its arguments."""
     targets = {"convert": ["out.json"], "repair": ["out"], "reshard": ["out"], "diff": [source]}
     return [command, source, *targets.get(command, [])]
 
@@ -135,15 +129,11 @@ def test_other_tools_are_named(
     run: Run, tmp_path: Path, title: str, advice: str, files: Mapping[str, bytes | str]
 ) -> None:
     folder = write_files(tmp_path / "d", files)
+    zipped = write_file(tmp_path / "d.zip", real_zip(files_in(folder).items()))
     for command in COMMANDS:
-        message = run(*given_to(command, folder)).refused()
+        message = run(*command_line(command, folder)).refused()
         assert title in message and advice in message and "tfod convert" not in message
-    packed = [
-        (name, text.encode() if isinstance(text, str) else text) for name, text in files.items()
-    ]
-    zipped = write_file(tmp_path / "d.zip", real_zip(packed))
-    for command in COMMANDS:
-        done = run(*given_to(command, zipped))
+        done = run(*command_line(command, zipped))
         assert done.code and title in done.out + done.err
 
 
@@ -153,23 +143,20 @@ def test_near_misses(run: Run, tmp_path: Path, files: Mapping[str, bytes | str])
     message = run("check", folder).refused()
     assert "no shard in this folder" in message
     assert all(f" {Path(name).suffix}" in message for name in files) and "COCO" in message
-    assert "has no known format" in run(*given_to("convert", folder)).refused()
+    assert "has no known format" in run(*command_line("convert", folder)).refused()
 
 
 def test_a_zip_in_a_zip_is_named(run: Run, tmp_path: Path) -> None:
     inner = real_zip([("default.tfrecord", b"1")])
     source = write_file(tmp_path / "outer.zip", real_zip([("inner.zip", inner)]))
     for command in COMMANDS:
-        done = run(*given_to(command, source))
+        done = run(*command_line(command, source))
         assert done.code and "inner.zip" in done.out + done.err and "--from" not in done.err
 
 
 @pytest.mark.parametrize(
     ("files", "content"),
-    [
-        ({}, "is empty"),
-        ({"a.jpg": picture(), "b/b.jpg": picture(), "c": b"1"}, "only 2 .jpg, 1 other"),
-    ],
+    [({}, "is empty"), ({"a.jpg": JPEG, "b/b.jpg": JPEG, "c": b"1"}, "only 2 .jpg, 1 other")],
 )
 def test_folders_without_shards_and_annotations(
     run: Run, tmp_path: Path, files: Mapping[str, bytes | str], content: str
@@ -177,7 +164,7 @@ def test_folders_without_shards_and_annotations(
     folder = write_files(tmp_path / "d", files)
     (tmp_path / "d").mkdir(exist_ok=True)
     for command in COMMANDS:
-        message = run(*given_to(command, folder)).refused()
+        message = run(*command_line(command, folder)).refused()
         assert content in message and "annotations" in message and "--from" not in message
 
 
@@ -222,7 +209,7 @@ def test_archives_are_named(
     kind, data = ARCHIVES[name]
     write_file(tmp_path / name, data)
     for command in COMMANDS[1:]:
-        message = run(*given_to(command, name)).refused()
+        message = run(*command_line(command, name)).refused()
         assert name in message and kind in message and "unpack it first" in message
     done = run("check", name)
     assert done.code == 1 and "TFR001" in done.out and kind in done.out
