@@ -33,6 +33,7 @@ from tests.records import frame
 from tests.zip_forge import Item, as_zip64, deflate, forge, quoting_zip, real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'cat' }\n"
+FAMILIES = ("ZIP", "SET", "TFR")
 MIB = 1 << 20
 
 
@@ -63,8 +64,7 @@ def check(tmp_path: Path) -> Check:
         path, limits, read = tmp_path / "a.zip", ZipLimits(**how), {}
         path.write_bytes(data)
         dataset = resolve_zip(File.at(str(path), "a.zip"), limits)
-        levels = {name: one for name, one in resolve_levels().items() if name[0] in "ZST"}
-        levels = {name: one for name, one in levels.items() if name[:3] != "TSK"}
+        levels = {name: one for name, one in resolve_levels().items() if name[:3] in FAMILIES}
         result = DatasetResult(dataset, READY["cvat"], Findings(1000, levels))
         for shard in dataset.shards:
             try:
