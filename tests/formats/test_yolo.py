@@ -143,12 +143,13 @@ class TestPoses:
     def test_points_stand_behind_the_box(
         self, convert: Run, tmp_path: Path, shape: str, line: str, xy: Any, shown: list[int]
     ) -> None:
-        yaml = f"train: train/images\nkpt_shape: {shape}\n"
+        yaml = f"train: train/images\nkpt_shape: {shape}\nkpt_names: [of, other, points]\n"
         source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX} {line}\n"})
         assert convert(source, tmp_path / "out").succeeded() == ""
         one = only(tmp_path / "out")
         assert one.boxes.tolist() == [NORMALIZED] and one.class_text == ["dog"]
         assert one.keypoints is not None and one.keypoints.visibility.tolist() == [shown]
+        assert not one.keypoints.names
         np.testing.assert_allclose(one.keypoints.xy[0], xy, atol=1e-6)
 
     def test_of_persons(self, convert: Run, tmp_path: Path) -> None:

@@ -29,12 +29,16 @@ EMPTY = Detection(filename="x.png", height=H, width=W, boxes=np.zeros((0, 4), "<
 
 
 def detection(*kinds: str) -> Detection:
-    """Objects of 10 x 5 pixels, each of which has a ``mask``, keypoints (``pose``) or a ``box``."""
+    """Objects of 10 x 5 pixels, each of which has a ``mask``, keypoints (``pose``) or a ``box``.
+
+    The size of an ``odd mask`` is not that of the image; the box of a ``far mask`` is elsewhere.
+    """
     boxes = np.array([[0.1 * i, 0.1, 0.1 * i + 0.1, 0.2] for i in range(len(kinds))], "<f4")
     masks, points = [], np.zeros((len(kinds), 3, 3), "<f4")
     for number, kind in enumerate(kinds):
         pixels = np.zeros((H, W), bool)
         pixels[5:10, 10 * number : 10 * number + 10] = True
+        pixels = pixels[::2] if "odd" in kind else pixels[:, ::-1] if "far" in kind else pixels
         masks.append(PngMask(encode_mask_png(pixels, is_box="mask" not in kind)))
         points[number] = [[0.25, 0.5, 2], [0, 0, 0], [0.5, 1.25, 1]] if "pose" in kind else 0
     has_masks, has_points = ("mask" in "".join(kinds)), ("pose" in "".join(kinds))
@@ -56,9 +60,9 @@ def write(folder: Path, subset: str, *images: Detection) -> Path:
     return folder
 
 
-def labels(folder: Path, subset: str = "train") -> list[list[list[float]]]:
+def labels(folder: Path) -> list[list[list[float]]]:
     """The numbers of each line of each image."""
-    files = sorted((folder / "labels" / subset).iterdir())
+    files = sorted((folder / "labels").glob("*/*.txt"))
     return [[[float(x) for x in y.split()] for y in z.read_text().splitlines()] for z in files]
 
 
@@ -73,67 +77,66 @@ def outline(number: int) -> list[float]:
 
 POSE = [0.25, 0.5, 2, *[0] * 6]  # the third keypoint is outside the image
 NO_POSE = [0] * 9
-MANY = [("mask",)] * 40  # more than a batch of records
 MASKS_LOST = "not written, because other objects have no mask; choose --masks: {} masks"
-OUTSIDE = "keypoints outside their image, written as not labelled: {}"
+OUTSIDE = "keypoints outside their image, written as not labelled: 1"
+BOXES = "objects without a mask, written as the outline of their box: 2"
+LOST = "because the format cannot store them: 1 {}"
 CASES: dict[str, tuple[Sequence[Sequence[str]], str, Sequence[Sequence[Any]], str]] = {
-    # the objects of each image; option; the expected lines; the note
+    # the objects of each image, the last of which is in another batch; option; lines; the note
     "boxes": ([("box", "box")], "", [[box(0), box(1)]], ""),
     "masks": ([("mask", "mask"), ()], "", [[outline(0), outline(1)], []], ""),
+    "masks after an image without objects": ([(), ("mask",)], "", [[], [outline(0)]], ""),
     "an object without a mask": (
-        [("mask", "box"), ("mask",)],
-        "",
-        [[box(0), box(1)], [box(0)]],
-        MASKS_LOST.format(2),
+        [("mask", "box"), ("mask",)], "", [[box(0), box(1)], [box(0)]], MASKS_LOST.format(2)
     ),
-    "the last object has no mask": ([*MANY, ("box",)], "", [[box(0)]] * 41, MASKS_LOST.format(40)),
+    "the last object has no mask": (
+        [("far mask",), ("mask",), ("box",)], "", [[box(0)]] * 3, MASKS_LOST.format(2)
+    ),
+    "odd masks that are not needed": (
+        [("odd mask",), ("box",)], "", [[box(0)], [box(0)]], MASKS_LOST.format(1)
+    ),
     "--masks": (
-        [("mask", "box"), ("box",)],
-        "--masks",
-        [[outline(0), outline(1)], [outline(0)]],
-        "objects without a mask, written as the outline of their box: 2",
+        [("mask", "box"), ("box",)], "--masks", [[outline(0), outline(1)], [outline(0)]], BOXES
     ),
     "poses": (
         [("pose", "box"), ("box",)],
         "",
         [[box(0) + POSE, box(1) + NO_POSE], [box(0) + NO_POSE]],
-        OUTSIDE.format(1),
+        OUTSIDE,
     ),
     "the last object has keypoints": (
-        [*[("box",)] * 40, ("pose",)],
-        "",
-        [*[[box(0) + NO_POSE]] * 40, [box(0) + POSE]],
-        OUTSIDE.format(1),
+        [("box",), ("pose",)], "", [[box(0) + NO_POSE], [box(0) + POSE]], OUTSIDE
     ),
     "both, with --masks": (
-        [("mask", "pose")],
-        "--masks",
-        [[outline(0), outline(1)]],
-        "1 keypoints",
+        [("mask pose",)], "--masks", [[outline(0)]], LOST.format("keypoints")
     ),
     "both, with --keypoints": (
         [("mask pose", "box")],
         "--keypoints",
         [[box(0) + POSE, box(1) + NO_POSE]],
-        "1 masks",
+        LOST.format("masks"),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_lines(run: Run, tmp_path: Path, case: str) -> None:
     objects, option, expected, note = CASES[case]
-    source = write(tmp_path / "s", "train", *(detection(*kinds) for kinds in objects))
+    images = [detection(*kinds) for kinds in objects]
+    source = write(tmp_path / "s", "train", *images[: max(1, len(images) - 1)])
+    if len(images) > 1:
+        write(source, "val", images[-1])
     options = filter(None, ["--to=yolo", "--no-images", option])
     says = run("convert", source, tmp_path / "out", *options).succeeded()
-    assert note in says and ("has no such subset" in says)
+    assert note in says and ("mask" in says) is ("mask" in note) and "far" not in says
     found = labels(tmp_path / "out")
     assert [len(lines) for lines in found] == [len(lines) for lines in expected]
     for lines, ours in zip(found, expected, strict=True):
         for line, numbers in zip(lines, ours, strict=True):
             np.testing.assert_allclose(line, numbers, atol=1e-7)
     data = yaml.safe_load((tmp_path / "out/data.yaml").read_text())
-    has_poses = len(expected[0][0]) == 14
+    has_poses = "kpt_shape" in data
+    assert has_poses is any(len(line) == 14 for lines in expected for line in lines)
     assert data.get("kpt_shape") == ([3, 3] if has_poses else None)
     assert data.get("flip_idx") == ([0, 2, 1] if has_poses else None)
     assert data.get("kpt_names") == ({0: list(NAMES)} if has_poses else None)
@@ -177,6 +180,36 @@ def test_an_outline_ends_at_the_box(
 
 
 @pytest.mark.parametrize(
+    ("names", "mirrored"),
+    [
+        (("LEFT", "right", "mid"), [1, 0, 2]),
+        (("left", "right", "right"), None),
+        (("left", "b", "c"), None),
+        (("a", "b", "c"), None),
+    ],
+)
+def test_keypoints_are_mirrored_by_their_names(
+    run: Run, tmp_path: Path, names: tuple[str, ...], mirrored: list[int] | None
+) -> None:
+    """Ultralytics and RF-DETR do not flip images without ``flip_idx``."""
+    one = detection("pose")
+    assert one.keypoints is not None
+    one = replace(one, keypoints=replace(one.keypoints, names=names))
+    out = tmp_path / "out"
+    run("convert", write(tmp_path / "s", "train", one), out, "--to=yolo", "--no-images").succeeded()
+    assert yaml.safe_load((out / "data.yaml").read_text()).get("flip_idx") == mirrored
+
+
+def test_outlines_of_boxes_are_within_the_image(run: Run, tmp_path: Path) -> None:
+    one = detection("box")
+    one.boxes[0, :2] = -0.25
+    source = write(tmp_path / "s", "train", one)
+    run("convert", source, tmp_path / "out", "--to=yolo", "--no-images", "--masks").succeeded()
+    ((line,),) = labels(tmp_path / "out")
+    np.testing.assert_allclose(line[1:], [0, 0, 0.1, 0, 0.1, 0.2, 0, 0.2], atol=1e-7)
+
+
+@pytest.mark.parametrize(
     ("subsets", "expected", "notes"),
     [
         (("train", "val"), {"train": "train", "val": "val"}, ()),
@@ -184,7 +217,11 @@ def test_an_outline_ends_at_the_box(
         (("train", "validation"), {"train": "train", "val": "validation"}, ()),
         (("val", "valid"), {"val": "val", "valid": "valid", "train": "val"}, ("train",)),
         (("train",), {"train": "train", "val": "train"}, ("val",)),
-        (("test", "x"), {"test": "test", "x": "x", "train": "x", "val": "x"}, ("train", "val")),
+        (
+            ("test", "others"),
+            {"test": "test", "others": "others", "train": "others", "val": "others"},
+            ("train", "val"),
+        ),
     ],
 )
 def test_ultralytics_takes_data_yaml_as_it_is(
