@@ -1,4 +1,4 @@
-"""``tfod repair``: what it prints and writes, where, and what it leaves when it is stopped."""
+"""The command ``tfod repair``: its output, its files, and its errors."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ def run(run: Run) -> Run:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A shard with a record to fix, one to drop and one that is sound."""
+    """A shard with a record to fix, one to drop and a valid one."""
     broken = flip(shard(BAD_FORMAT, record("c.jpg", encoded=jpeg(quality=50)), other()),
                   len(frame(BAD_FORMAT)) + 100)  # fmt: skip
     return write_files(tmp_path / "in", {"train.tfrecord": broken, "label_map.pbtxt": LABEL_MAP})
 
 
 @pytest.mark.parametrize(
-    ("there", "says", "after"),
+    ("existing", "error", "after"),
     [
         ({"train.tfrecord": b"old", "more.txt": b"stays"}, "train.tfrecord already exists",
          ["label_map.pbtxt", "more.txt", "train.tfrecord"]),
         ({"train-00000-of-00001.tfrecord": shard(other())},
          "train-00000-of-00001.tfrecord already exists", ["label_map.pbtxt", "train.tfrecord"]),
-        # What is not replaced with --overwrite either.
+        # Files that --overwrite does not replace, either.
         ({"train/a.tfrecord": shard(other())}, "would be in the same subset as", None),
         ({"val.tfrecord": b"", "label_map.pbtxt": b"item { id: 1 name: 'another' }"},
          "label_map.pbtxt is also the label map of val.tfrecord", None),
-        # All files appear or none: one that cannot take its place leaves the others.
-        ({"train.tfrecord": b"old", "label_map.pbtxt/x": b"in the way"}, "label_map.pbtxt", None),
+        # If one file cannot be written, none is.
+        ({"train.tfrecord": b"old", "label_map.pbtxt/x": b"a folder"}, "label_map.pbtxt", None),
     ],
 )  # fmt: skip
-def test_what_is_in_the_way(
-    run: Run, source: Path, tmp_path: Path, there: Any, says: str, after: list[str] | None
+def test_existing_files(
+    run: Run, source: Path, tmp_path: Path, existing: Any, error: str, after: list[str] | None
 ) -> None:
-    out = write_files(tmp_path / "out", there)
+    out = write_files(tmp_path / "out", existing)
     before = files_in(out)
-    assert says in run(source, out, *([] if after else ["--overwrite"])).refused()
+    assert error in run(source, out, *([] if after else ["--overwrite"])).refused()
     assert files_in(out) == before
     if after is None:
         assert run(source, out).code == 2 and files_in(out) == before
@@ -67,9 +67,13 @@ def test_what_is_in_the_way(
         assert files_in(out)["train.tfrecord"] == shard(record(), other())
 
 
-def test_what_it_says_and_writes(run: Run, source: Path, tmp_path: Path) -> None:
-    before, report = files_in(source), tmp_path / "report.json"
-    code, output, _ = run(source, tmp_path / "out", "--output", report)
+def test_output_and_report(run: Run, source: Path, tmp_path: Path) -> None:
+    before = files_in(source)
+    dry = run(source, "--dry-run", "--output", tmp_path / "a.json")
+    assert dry.code == 0
+    assert dry.out.startswith("2 changes would be made: ") and "2 would be written\n" in dry.out
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
+    code, output, _ = run(source, tmp_path / "out", "--output", tmp_path / "b.json")
     assert code == 0
     assert output.startswith("2 changes made: 1 record changed, 1 dropped\n")
     assert f"1 shard, 2 records read, 2 written to {tmp_path / 'out'}\n" in output
@@ -81,26 +85,18 @@ def test_what_it_says_and_writes(run: Run, source: Path, tmp_path: Path) -> None
         "label_map.pbtxt": LABEL_MAP,
         "train.tfrecord": shard(record(), other()),
     }
-    changes = json.loads(report.read_text())["changes"]
-    found = [(one["code"], one["record"], one["record_dropped"]) for one in changes]
-    assert found == [("IMG004", 0, False), ("TFR004", 1, True)]
-    assert (changes[0]["before"], changes[0]["after"]) == ("png", "jpeg")
-    assert changes[0]["feature"] == "image/format" and changes[0]["item"] == "a.jpg"
+    planned, made = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+    assert planned["changes"] == made["changes"] and planned["counts"] == made["counts"]
+    first, second = made["changes"]
+    assert (first["code"], first["record"], first["record_dropped"]) == ("IMG004", 0, False)
+    assert (second["code"], second["record"], second["record_dropped"]) == ("TFR004", 1, True)
+    assert (first["before"], first["after"]) == ("png", "jpeg")
+    assert first["feature"] == "image/format" and first["item"] == "a.jpg"
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, source: Path, tmp_path: Path) -> None:
-    code, output, _ = run(source, "--dry-run", "--output", tmp_path / "a.json")
-    assert code == 0
-    assert output.startswith("2 changes would be made: ") and "2 would be written\n" in output
-    assert sorted(os.listdir(tmp_path)) == ["a.json", "in"]
-    assert run(source, tmp_path / "out", "--output", tmp_path / "b.json").code == 0
-    dry, wet = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
-    assert dry["changes"] == wet["changes"] and dry["counts"] == wet["counts"]
-
-
-def test_what_is_left_is_named_with_status_1(run: Run, tmp_path: Path) -> None:
-    odd = record(text=["cat", "bird"], format="png")
-    source = write_files(tmp_path / "in", {"a.tfrecord": shard(odd), "label_map.pbtxt": LABEL_MAP})
+def test_remaining_findings_have_status_1(run: Run, tmp_path: Path) -> None:
+    bird = record(text=["cat", "bird"], format="png")
+    source = write_files(tmp_path / "in", {"a.tfrecord": shard(bird), "label_map.pbtxt": LABEL_MAP})
     code, output, _ = run(source, tmp_path / "out")
     assert code == 1
     assert "IMG004 fixed" in output and "\nLeft for you to decide" in output
@@ -120,7 +116,7 @@ def test_layout_names_and_compression_stay(run: Run, tmp_path: Path) -> None:
             "valid/a.tfrecord.gz": packed,
             "valid/a_label_map.pbtxt": LABEL_MAP,
             "label_map.pbtxt": LABEL_MAP,
-            "notes.txt": b"of nobody's concern",
+            "notes.txt": b"not copied",
         },
     )
     assert run(source, tmp_path / "out", "--ignore", "IMG011").code in (0, 1)
@@ -138,7 +134,7 @@ def test_layout_names_and_compression_stay(run: Run, tmp_path: Path) -> None:
     assert sorted(files_in(tmp_path / "one")) == ["a.tfrecord.gz", "a_label_map.pbtxt"]
 
 
-def test_a_label_map_for_all_shards_takes_the_place_of_theirs(run: Run, tmp_path: Path) -> None:
+def test_a_label_map_for_all_shards_replaces_theirs(run: Run, tmp_path: Path) -> None:
     other_ids = b"item { id: 7 name: 'cat' }\nitem { id: 8 name: 'dog' }\n"
     source = write_files(tmp_path / "in", {"a.tfrecord": shard(record()), "a.pbtxt": LABEL_MAP})
     write_files(tmp_path, {"new.pbtxt": other_ids})
@@ -163,26 +159,24 @@ def test_a_zip_becomes_a_folder(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "evil.tfrecord").exists()
 
 
-def test_several_zips_are_repaired_one_by_one(run: Run, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        files = [("train.tfrecord", shard(record(f"{name}.jpg")))]
-        write_file(tmp_path / f"{name}.zip", real_zip(files))
-    assert "several zips" in run(tmp_path, tmp_path / "out").refused()
-    assert not (tmp_path / "out").exists()
-
-
-def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_path: Path) -> None:
-    """No rule is across two of them: they may have the same images, and other label maps."""
-    dog = LABEL_MAP.replace(b"cat", b"cow")
-    for name, label_map in (("a", LABEL_MAP), ("b", dog)):
+def test_several_datasets(run: Run, tmp_path: Path) -> None:
+    """They may have the same images and different label maps."""
+    cow = LABEL_MAP.replace(b"cat", b"cow")
+    for name, label_map in (("a", LABEL_MAP), ("b", cow)):
         files = {"train.tfrecord": shard(BAD_FORMAT), "label_map.pbtxt": label_map}
         write_files(tmp_path / "in" / name, files)
+        write_file(tmp_path / "zips" / f"{name}.zip", real_zip(files.items()))
     report = tmp_path / "r.json"
     assert run(tmp_path / "in", tmp_path / "out", "--output", report).code == 1
-    left = json.loads(report.read_text())["remaining"]
+    remaining = json.loads(report.read_text())["remaining"]
     checked = check_sources([str(tmp_path / "out")], CheckOptions(decode=0)).to_json()
-    assert left["counts"] == checked["counts"] and left["counts"]["by_code"]["LAB006"] == 1
-    assert [one["name"] for one in left["datasets"]] == [f"{tmp_path}/out/{one}" for one in "ab"]
+    assert remaining["counts"] == checked["counts"]
+    assert remaining["counts"]["by_code"]["LAB006"] == 1
+    names = [one["name"] for one in remaining["datasets"]]
+    assert names == [f"{tmp_path}/out/{name}" for name in "ab"]
+    # Zips are repaired one by one.
+    assert "several zips" in run(tmp_path / "zips", tmp_path / "none").refused()
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +194,7 @@ def test_what_is_left_of_several_data_sets_is_what_a_check_says(run: Run, tmp_pa
         (["new", "--output", ""], "the output path is empty"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_changes_nothing(
+def test_wrong_arguments_change_nothing(
     run: Run, arguments: list[str], output: str, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(source.parent)
@@ -211,7 +205,7 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
     assert files_in(source.parent) == before and not Path("new").exists()
 
 
-def test_the_largest_record_is_of_the_environment(
+def test_the_largest_record_is_an_environment_variable(
     run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(source, {"train.tfrecord": shard(other(), record(encoded=jpeg() + bytes(700_000)))})
@@ -222,25 +216,18 @@ def test_the_largest_record_is_of_the_environment(
     assert run(source, "--dry-run").code == 0
 
 
-def test_a_label_map_that_is_too_long_is_not_cut(run: Run, tmp_path: Path, source: Path) -> None:
+def test_sources_that_are_refused(
+    run: Run, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (source / "train.tfrecord").open() as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert "only files on this machine can be repaired" in run("-", tmp_path / "out").refused()
     write_files(source, {"label_map.pbtxt": b"# x\n" * (2 << 20)})
     assert "is too long for a label map (above 4 MiB)" in run(source, tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()
 
 
-def test_standard_input_is_refused(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_files(tmp_path, {"a": shard(record())}) / "a"
-    with path.open() as stream:
-        monkeypatch.setattr(sys, "stdin", stream)
-        assert "only files on this machine can be repaired" in run("-", tmp_path / "out").refused()
-
-
-# Stopped in the middle
-
-
-def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_path: Path) -> None:
+def test_nothing_is_written_if_the_report_cannot_be_written(run: Run, tmp_path: Path) -> None:
     """The disk is full when its last bytes are written."""
     boxes = [(n / 4000, 0.5, 0.75, 1.01) for n in range(2000)]  # each a change
     source = write_files(
@@ -248,17 +235,15 @@ def test_where_the_report_cannot_be_written_nothing_is_published(run: Run, tmp_p
     )
     arguments = [str(source), f"{tmp_path}/out", "--output", f"{tmp_path}/report.json"]
     done = run(*arguments)
-    assert (
-        done.code == 1
-        and "BOX004 fixed: box extends slightly beyond the image (2,000)\n" in done.out
-    )
+    assert done.code == 1
+    assert "BOX004 fixed: box extends slightly beyond the image (2,000)\n" in done.out
     assert done.out.count(" clipped to the image: ") == 3 and "  and 1,997 more\n" in done.out
     assert len(json.loads((tmp_path / "report.json").read_text())["changes"]) == 2000
-    most = (tmp_path / "report.json").stat().st_size - 100
-    assert (tmp_path / "out" / "a.tfrecord").stat().st_size < most
+    largest = (tmp_path / "report.json").stat().st_size - 100
+    assert (tmp_path / "out" / "a.tfrecord").stat().st_size < largest
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "report.json").unlink()
 
-    done = run_python("-m", "tfod.cli.main", "repair", *arguments, largest_file=most)
+    done = run_python("-m", "tfod.cli.main", "repair", *arguments, largest_file=largest)
     assert "report.json: cannot be written (File too large)" in done.refused() and not done.out
     assert os.listdir(tmp_path) == ["in"]
