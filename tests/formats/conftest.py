@@ -36,7 +36,7 @@ Refuse = Callable[..., str]
 
 @pytest.fixture
 def read(convert: Run, tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """Convert to one shard, VOC's training set: its records by name, and what was said."""
+    """Convert to a shard (only the subset train); return its records by name, and messages."""
 
     def read_shard(source: Path, *options: object) -> tuple[dict[str, Detection], str]:
         out = tmp_path_factory.mktemp("out") / "x.record"
@@ -48,7 +48,7 @@ def read(convert: Run, tmp_path_factory: pytest.TempPathFactory) -> Read:
 
 @pytest.fixture
 def refuse(convert: Run, tmp_path_factory: pytest.TempPathFactory) -> Refuse:
-    """As ``read``, where nothing is to be written: the line that says why."""
+    """Expect the refusal of a conversion to a shard, and return the line with the reason."""
 
     def refused_line(source: Path, *options: object) -> str:
         folder = tmp_path_factory.mktemp("out")
@@ -60,24 +60,24 @@ def refuse(convert: Run, tmp_path_factory: pytest.TempPathFactory) -> Refuse:
 
 
 def by_filename(source: object) -> dict[str, Detection]:
-    """The records of shards."""
+    """Return the records of shards by name."""
     return {one.filename or "": one for one in read_detections(str(source))}
 
 
 def float32(values: Any) -> list[Any]:
-    """Values as a float_list gives them back."""
+    """Return values in single precision."""
     found: list[Any] = np.asarray(values, "<f4").tolist()
     return found
 
 
 @pytest.fixture
 def voc(tmp_path: Path) -> Path:
-    """A copy of the VOC example, to be spoiled."""
+    """A copy of the VOC example."""
     return Path(shutil.copytree(VOC, tmp_path / "voc"))
 
 
 def edited_json(path: Path, edit: Callable[[Mapping[str, Any]], None], to: Path) -> Path:
-    """A copy of a JSON file after an edit."""
+    """Write a copy of a JSON file after an edit, and return its path."""
     found = json.loads(path.read_text())
     edit(found)
     to.write_text(json.dumps(found))

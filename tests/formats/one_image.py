@@ -20,14 +20,11 @@ NAME = "000001.jpg"
 
 
 def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
-    """Write such a dataset; SOURCE and DEST of ``tfod convert``."""
+    """Write the dataset; return SOURCE, DEST and options of ``tfod convert``."""
     output = dict(zip(("width", "height"), size, strict=True)) if size else {}
     annotations = [
         {
-            "id": number,
-            "image_id": 1,
-            "category_id": 1,
-            "iscrowd": 0,
+            "id": number, "image_id": 1, "category_id": 1, "iscrowd": 0,
             "bbox": [left, top, right - left, bottom - top],
             "segmentation": [[left, top, right, top, right, bottom]] if right == right else [],
             "area": 1,
@@ -44,17 +41,14 @@ def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> li
 
 
 def voc(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
-    """As :func:`coco`."""
+    """Like :func:`coco`."""
     output = f"<size><width>{size[0]}</width><height>{size[1]}</height></size>" if size else ""
-    objects = "".join(
-        "\n<object><name>cat</name><bndbox>"
-        + "".join(
-            f"<{side}>{value}</{side}>"
-            for side, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
-        )
-        + "</bndbox></object>"
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    corners = (
+        "".join(f"<{side}>{value}</{side}>" for side, value in zip(sides, box, strict=True))
         for box in boxes
     )
+    objects = "".join(f"\n<object><name>cat</name><bndbox>{x}</bndbox></object>" for x in corners)
     text = f"<annotation><filename>{NAME}</filename>{output}{objects}</annotation>"
     (folder / "Annotations").mkdir(exist_ok=True)
     (folder / "Annotations" / "000001.xml").write_text(text)
@@ -62,7 +56,7 @@ def voc(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> lis
 
 
 def csv(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
-    """As :func:`coco`."""
+    """Like :func:`coco`."""
     width, height = size or ("", "")
     rows = [[NAME, width, height, "cat", *box] for box in boxes]
     rows = rows or [[NAME, width, height, *[""] * 5]]
@@ -73,7 +67,7 @@ def csv(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> lis
 
 
 def cvat_xml(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> list[object]:
-    """As :func:`coco`; CVAT gives a size always."""
+    """Like :func:`coco`; CVAT always writes a size."""
     width, height = size or (0, 0)
     sides = ("xtl", "ytl", "xbr", "ybr")
     shapes = "".join(
@@ -87,9 +81,9 @@ def cvat_xml(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -
 
 
 def assert_turned(mask: PngMask | None) -> None:
-    """See that a mask of `coco`'s only box is where orientation 6 stores it, of 200 x 100 pixels.
+    """Check the mask of `coco` on the stored pixels (200 x 100) of an image with orientation 6.
 
-    The triangle's right angle is up and to the right as it is shown.
+    The right angle of the triangle is at the upper right of the rotated image.
     """
     assert mask is not None
     with Image.open(io.BytesIO(mask.data)) as image:
@@ -108,4 +102,4 @@ FORMATS: dict[str, Callable[[Path, tuple[int, int] | None, Sequence[Box]], list[
     "csv": csv,
 }
 WITH_CVAT = {**FORMATS, "cvat_xml": cvat_xml}
-"""Also of the format whose numbers must be finite, and whose images have a size."""
+"""In CVAT's format, numbers must be finite and images have a size."""

@@ -1,4 +1,4 @@
-"""What was made is checked before it gets its names."""
+"""New shards are checked before they appear."""
 
 from __future__ import annotations
 
@@ -11,32 +11,24 @@ from PIL import Image
 from tests.commands import Run
 from tests.formats.conftest import IMAGES, by_filename
 from tests.formats.one_image import FORMATS, NAME
+from tests.image_kinds import file_of
 
 
-@pytest.fixture
-def cut_short(tmp_path: Path) -> None:
-    """An image whose second half is missing; its header is sound."""
-    Image.effect_noise((200, 100), 50).convert("RGB").save(tmp_path / NAME)
-    data = (tmp_path / NAME).read_bytes()
-    (tmp_path / NAME).write_bytes(data[: len(data) // 2])
-
-
-@pytest.mark.usefixtures("cut_short")
 @pytest.mark.parametrize("kind", FORMATS)
-def test_what_would_be_invalid_is_not_written(convert: Run, tmp_path: Path, kind: str) -> None:
+def test_invalid_shards_are_not_written(convert: Run, tmp_path: Path, kind: str) -> None:
+    """The second half of the image is missing."""
+    noise = file_of(Image.effect_noise((200, 100), 50), "JPEG")
+    (tmp_path / NAME).write_bytes(noise[: len(noise) // 2])
     ran = convert(*FORMATS[kind](tmp_path, (200, 100), [(20, 10, 100, 50)]))
-    assert ran.code == 2 and ran.out == ""
-    assert not (tmp_path / "out").exists()
+    assert ran.code == 2 and ran.out == "" and not (tmp_path / "out").exists()
     first, error = ran.err.splitlines()
     assert first == "tfod: nothing was written: the result would be INVALID, 1 error"
-    assert (
-        error.startswith(f"  {'default' if kind == 'voc' else 'a'}, {NAME}: ")
-        and "(IMG009)" in error
-    )
+    assert error.startswith(f"  {'default' if kind == 'voc' else 'a'}, {NAME}: ")
+    assert "(IMG009)" in error
 
 
 def test_ids_begin_at_1(convert: Run, tmp_path: Path) -> None:
-    """The OD API refuses a class of the id 0 that is not the background."""
+    """In the OD API, only the background has the id 0."""
     shutil.copy(IMAGES / "shapes_01.jpg", tmp_path / NAME)
     odd = tmp_path / "odd.pbtxt"
     odd.write_text("item { id: 0 name: 'cat' }")
@@ -46,7 +38,7 @@ def test_ids_begin_at_1(convert: Run, tmp_path: Path) -> None:
 
 
 def test_ten_errors_are_named_of_more(convert: Run, tmp_path: Path) -> None:
-    """GIFs, which the OD API's trainer cannot use."""
+    """The trainer of the OD API cannot use GIFs."""
     rows = ["filename,width,height,class,xmin,ymin,xmax,ymax"]
     for number in range(12):
         Image.new("RGB", (20, 20), (number, 0, 0)).save(tmp_path / f"{number:02}.gif")

@@ -1,4 +1,4 @@
-"""What ``tfod convert`` writes, read by the programs that it is written for."""
+"""Datumaro and pycocotools read the files that ``tfod convert`` writes."""
 
 from __future__ import annotations
 
