@@ -85,7 +85,7 @@ class Service:
     def hold_check(self, address: str = "10.0.0.1") -> tuple[str, int]:
         """Stop a check after it began, until SIGCONT; return the ids of upload and process."""
 
-        def hold() -> tuple[str, int] | None:
+        def hold() -> Any:
             before = set(self.checks())
             key = self.begin(record_of() * 20_000, address)
             while key in self.folder("waiting"):
@@ -95,9 +95,8 @@ class Service:
                         return key, check
             return None
 
-        held = wait_until(hold, self.lines)
-        assert held
-        return held
+        key, check = wait_until(hold, self.lines)
+        return key, check
 
     def end_of(self, response: requests.Response, **more: Any) -> requests.Response:
         """Return the response, or the one after the end of the check if it came too early."""

@@ -186,33 +186,30 @@ def test_a_deleted_upload_is_not_checked_further(start_service: Start) -> None:
     assert running.folder("reports") == [] == running.folder("waiting")
 
 
-class TestLimitsOfACheck:
-    @pytest.mark.parametrize(
-        ("limit", "value", "content"),
-        [
-            ("max_check_bytes", 400 << 20, lambda: record_of(200 << 20)),
-            ("max_records", 1000, lambda: record_of() * 1001),
-            ("max_report_bytes", 1000, record_of),
-        ],
-    )
-    def test_limit(self, start_service: Start, limit: str, value: int, content: Any) -> None:
-        limits = {f"TFOD_{limit.upper()}": str(value), "TFOD_MAX_RECORD_BYTES": str(1 << 30)}
-        failure = start_service(**limits).check(("a.tfrecord", content()))["failure"]
+def test_limits_of_a_check(start_service: Start) -> None:
+    limits = {"MAX_CHECK_BYTES": 400 << 20, "MAX_RECORD_BYTES": 1 << 30, "MAX_RECORDS": 1000}
+    limits |= {"MAX_ARCHIVE_ENTRIES": 5, "MAX_ARCHIVE_RATIO": 20}
+    running = start_service(**{f"TFOD_{name}": str(limit) for name, limit in limits.items()})
+    small = start_service(TFOD_MAX_REPORT_BYTES="1000", data="small")
+    for service, limit, content in (
+        (running, "max_check_bytes", record_of(200 << 20)),
+        (running, "max_records", record_of() * 1001),
+        (small, "max_report_bytes", record_of()),
+    ):
+        failure = service.check(("a.tfrecord", content))["failure"]
         assert (failure["status"], failure["limit"]) == (422, limit)
+    many = zip_of({f"{n}.txt": b"x" for n in range(6)})
+    dense = zip_of({"a.tfrecord": bytes(8 << 20)})
+    for content, said in ((many, "more than 5 entries"), (dense, "the maximum is 20 times")):
+        findings = running.check(("a.zip", content))["report"]["findings"]
+        assert any(said in finding["message"] for finding in findings)
 
-    def test_time(self, start_service: Start) -> None:
-        running = start_service(TFOD_MAX_CHECK_SECONDS="1")
-        failure = running.wait_until_over(running.hold_check()[0])["failure"]
-        assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
-        assert "took longer than 1 seconds" in failure["detail"]
 
-    def test_archives(self, start_service: Start) -> None:
-        running = start_service(TFOD_MAX_ARCHIVE_ENTRIES="5", TFOD_MAX_ARCHIVE_RATIO="20")
-        many = zip_of({f"{n}.txt": b"x" for n in range(6)})
-        dense = zip_of({"a.tfrecord": bytes(8 << 20)})
-        for content, said in ((many, "more than 5 entries"), (dense, "the maximum is 20 times")):
-            findings = running.check(("a.zip", content))["report"]["findings"]
-            assert any(said in finding["message"] for finding in findings)
+def test_the_time_of_a_check_is_limited(start_service: Start) -> None:
+    running = start_service(TFOD_MAX_CHECK_SECONDS="1")
+    failure = running.wait_until_over(running.hold_check()[0])["failure"]
+    assert (failure["status"], failure["limit"]) == (422, "max_check_seconds")
+    assert "took longer than 1 seconds" in failure["detail"]
 
 
 class TestFolder:
