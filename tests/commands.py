@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -82,13 +82,18 @@ def _loaded_programs() -> subprocess.Popen[str]:
     )
 
 
-def run_python(
-    *arguments: object,
+def run_python(*arguments: object, **options: Any) -> Result:
+    """Run Python in a new process, with the options of `run_command`."""
+    return run_command(sys.executable, *arguments, **options)
+
+
+def run_command(
+    *command: object,
     folder: Path | None = None,
     largest_file: int | None = None,
     **environment: str,
 ) -> Result:
-    """Run Python in a new process.
+    """Run a program in a new process, with changes of its environment.
 
     Writing more than ``largest_file`` bytes to a file fails, as on a full disk.
     """
@@ -98,22 +103,11 @@ def run_python(
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
 
-    more = {} if largest_file is None else {"preexec_fn": limit}
-    return run_command(sys.executable, *arguments, folder=folder, **more, **environment)
-
-
-def run_command(
-    *command: object,
-    folder: Path | None = None,
-    preexec_fn: Callable[[], None] | None = None,
-    **environment: str,
-) -> Result:
-    """Run a program in a new process."""
     done = subprocess.run(
         list(map(str, command)),
         cwd=folder,
         env={**os.environ, **environment},
-        preexec_fn=preexec_fn,
+        preexec_fn=None if largest_file is None else limit,
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
