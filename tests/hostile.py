@@ -57,56 +57,44 @@ def growths(do: Callable[[Path], object], folder: Path, family: Family, size: in
 def _counted() -> Iterator[list[int]]:
     """Count the lines of Python that run in this thread, and the bytes of loops in C."""
     count = [0]
+    refill = ReadBuffer.refill
 
     def trace(*_: object) -> Any:
         count[0] += 1
         return trace
 
+    def counting(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def counted(data: Any, *others: Any) -> Any:
+            count[0] += len(data) // _BYTES_PER_STEP
+            return function(data, *others)
+
+        return counted
+
+    def counted_walk(buffer: Any, **options: Any) -> FoundRecords:
+        # The kernel stops at the first incomplete or damaged record.
+        found = find_records(buffer, **options)
+        end = found.position
+        if found.end is WalkEnd.DATA_CHECKSUM:
+            end += int.from_bytes(bytes(buffer[end : end + 8]), "little")
+        count[0] += end // _BYTES_PER_STEP + 1
+        return found
+
+    def counted_refill(buffer: ReadBuffer, position: int, wanted: int = 0) -> bool:
+        count[0] += (buffer.have - position) // _BYTES_PER_STEP
+        return refill(buffer, position, wanted)
+
     before = sys.gettrace()
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("tfod.tfrecord.framing.find_headers", "zlib.crc32"):
-            module, _, attribute = name.rpartition(".")
-            patch.setattr(name, _weighed(getattr(sys.modules[module], attribute), count))
-        patch.setattr("tfod.tfrecord.reader.find_records", _weighed_walk(count))
-        patch.setattr(ReadBuffer, "refill", _weighed_refill(count))
+        for module, name in (("tfod.tfrecord.framing", "find_headers"), ("zlib", "crc32")):
+            patch.setattr(f"{module}.{name}", counting(getattr(sys.modules[module], name)))
+        patch.setattr("tfod.tfrecord.reader.find_records", counted_walk)
+        patch.setattr(ReadBuffer, "refill", counted_refill)
         sys.settrace(trace)
         try:
             yield count
         finally:
             sys.settrace(before)
-
-
-def _weighed(function: Callable[..., Any], count: list[int]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def weighed(data: Any, *others: Any) -> Any:
-        count[0] += len(data) // _BYTES_PER_STEP
-        return function(data, *others)
-
-    return weighed
-
-
-def _weighed_walk(count: list[int]) -> Callable[..., FoundRecords]:
-    """Count the bytes until the first incomplete or damaged record, where the kernel stops."""
-
-    def weighed(buffer: Any, **options: Any) -> FoundRecords:
-        found = find_records(buffer, **options)
-        looked_at = found.position
-        if found.end is WalkEnd.DATA_CHECKSUM:
-            looked_at += int.from_bytes(bytes(buffer[looked_at : looked_at + 8]), "little")
-        count[0] += looked_at // _BYTES_PER_STEP + 1
-        return found
-
-    return weighed
-
-
-def _weighed_refill(count: list[int]) -> Callable[..., bool]:
-    refill = ReadBuffer.refill
-
-    def weighed(buffer: ReadBuffer, position: int, wanted: int = 0) -> bool:
-        count[0] += (buffer.have - position) // _BYTES_PER_STEP
-        return refill(buffer, position, wanted)
-
-    return weighed
 
 
 def _many(make: Callable[[int], bytes], size: int) -> bytes:
