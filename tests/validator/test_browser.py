@@ -142,6 +142,7 @@ def delete(page: Any, url: str) -> None:
 
 def download(page: Any, link: str) -> tuple[str, Path]:
     """Follow a link, and return the suggested name and the downloaded file."""
+    page.get_by_role("link", name=link).wait_for()
     with page.expect_download() as event:
         page.get_by_role("link", name=link).click()
     return event.value.suggested_filename, event.value.path()
