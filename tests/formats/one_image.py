@@ -24,7 +24,10 @@ def coco(folder: Path, size: tuple[int, int] | None, boxes: Sequence[Box]) -> li
     output = dict(zip(("width", "height"), size, strict=True)) if size else {}
     annotations = [
         {
-            "id": number, "image_id": 1, "category_id": 1, "iscrowd": 0,
+            "id": number,
+            "image_id": 1,
+            "category_id": 1,
+            "iscrowd": 0,
             "bbox": [left, top, right - left, bottom - top],
             "segmentation": [[left, top, right, top, right, bottom]] if right == right else [],
             "area": 1,
