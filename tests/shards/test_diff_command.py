@@ -1,4 +1,4 @@
-"""``tfod diff`` as it is typed: formats, exit statuses, and what goes wrong."""
+"""The command ``tfod diff``: output formats, exit statuses and errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.commands import Run
 from tests.mutants.sound import flip
 from tests.records import encode, image, objects, write_shard
 
-_EXAMPLES = Path(__file__).parents[2] / "examples"
-_SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "diff.schema.json").read_text())
+_ROOT = Path(__file__).parents[2]
+_SHAPES = _ROOT / "examples" / "shapes_coco"
 _HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.jpg"
 
 
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[Path, Path]:
-    """Names that would like to be markup, and to steer a terminal."""
+    """Datasets with names that contain markup and control characters of terminals."""
     label_map = "item { id: 1 name: '<b>cat' }"
     cat = objects([[0.1, 0.1, 0.3, 0.4]], ["<b>cat"], [1])
     moved = objects([[0.15, 0.1, 0.35, 0.4], [0.5, 0.5, 0.9, 0.9]], ["<b>cat", "<i>"], [1, 2])
@@ -28,16 +28,20 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_a_shard_equals_what_it_was_made_from(run: Run, tmp_path: Path) -> None:
-    source = _EXAMPLES / "shapes_coco"
-    assert run("convert", source, tmp_path / "s", "--masks").code == 0
-    done = run("diff", source, tmp_path / "s")
-    assert (done.code, done.err) == (0, "")
-    assert done.out == (
-        f"EQUAL: no differences\nA: {source} (coco): 12 records, 35 boxes\n"
-        f"B: {tmp_path / 's'} (shards): 12 records, 35 boxes; "
-        f"label map: {tmp_path / 's' / 'label_map.pbtxt'}\n"
-    )
+def test_converted_shards_are_equal_to_their_source(run: Run, tmp_path: Path) -> None:
+    shards = tmp_path / "s"
+    assert run("convert", _SHAPES, shards, "--masks").code == 0
+    lines = [
+        "EQUAL: no differences",
+        f"A: {_SHAPES} (coco): 12 records, 35 boxes",
+        f"B: {shards} (shards): 12 records, 35 boxes; label map: {shards / 'label_map.pbtxt'}",
+    ]
+    assert run("diff", _SHAPES, shards) == (0, "\n".join(lines) + "\n", "")
+    assert run("convert", _SHAPES, tmp_path / "val", "--masks", "--set", "val").code == 0
+    assert run("diff", _SHAPES, tmp_path / "val").code == 1
+    done = run("diff", _SHAPES, tmp_path / "val", "--set", "val")
+    assert done.code == 0 and "(coco): 4 records, " in done.out
+    assert "no subset 'absent'" in run("diff", _SHAPES, _SHAPES, "--set", "absent").refused()
 
 
 def test_text(run: Run, sides: tuple[Path, Path]) -> None:
@@ -55,16 +59,17 @@ def test_text(run: Run, sides: tuple[Path, Path]) -> None:
 
 def test_json(run: Run, sides: tuple[Path, Path]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((_ROOT / "docs" / "diff.schema.json").read_text())
     for pair, code in ((sides, 1), (sides[::-1], 1), (sides[:1] * 2, 0)):
         done = run("diff", *pair, "--format", "json")
         found = json.loads(done.out)
-        jsonschema.validate(found, _SCHEMA)
+        jsonschema.validate(found, schema)
         assert done.code == code and found["equal"] == (code == 0)
     assert not found["differences"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "error"),
     [
         (("SIDE", "nowhere"), "nowhere: no such file or folder"),
         (("nowhere", "SIDE"), "nowhere: no such file or folder"),
@@ -74,8 +79,8 @@ def test_json(run: Run, sides: tuple[Path, Path]) -> None:
         (("SIDE", "SIDE", "--label-map", "nothing.pbtxt"), "nothing.pbtxt"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(
-    run: Run, sides: tuple[Path, Path], tmp_path: Path, arguments: tuple[str, ...], says: str
+def test_sources_that_cannot_be_compared(
+    run: Run, sides: tuple[Path, Path], tmp_path: Path, arguments: tuple[str, ...], error: str
 ) -> None:
     (tmp_path / "EMPTY").mkdir()
     broken = flip((sides[0] / "<u>.tfrecord").read_bytes(), -1)
@@ -83,22 +88,13 @@ def test_what_cannot_be_compared_is_one_line(
     paths = {"SIDE": sides[0], "EMPTY": tmp_path / "EMPTY", "BROKEN": tmp_path / "BROKEN.tfrecord"}
     done = run("diff", *(paths.get(one, one) for one in arguments))
     assert done.code == 2 and not done.out
-    assert says in done.err.splitlines()[-1]
+    assert error in done.err.splitlines()[-1]
 
 
-def test_one_subset(run: Run, tmp_path: Path) -> None:
-    source = _EXAMPLES / "shapes_coco"
-    assert run("convert", source, tmp_path / "val", "--masks", "--set", "val").code == 0
-    assert run("diff", source, tmp_path / "val").code == 1
-    done = run("diff", source, tmp_path / "val", "--set", "val")
-    assert done.code == 0 and "(coco): 4 records, " in done.out
-    assert "no subset 'absent'" in run("diff", source, source, "--set", "absent").refused()
-
-
-def test_a_side_that_lacks_images_is_not_compared(run: Run, tmp_path: Path) -> None:
-    assert run("convert", _EXAMPLES / "shapes_coco", tmp_path / "v", "--to", "voc").code == 0
+def test_a_side_with_missing_images_is_not_compared(run: Run, tmp_path: Path) -> None:
+    assert run("convert", _SHAPES, tmp_path / "v", "--to", "voc").code == 0
     next((tmp_path / "v" / "JPEGImages").iterdir()).unlink()
-    error = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v").refused()
+    error = run("diff", _SHAPES, tmp_path / "v").refused()
     assert "tfod: not compared: images that are missing: 1 (" in error
-    alone = run("diff", _EXAMPLES / "shapes_coco", tmp_path / "v", "--without", "images")
+    alone = run("diff", _SHAPES, tmp_path / "v", "--without", "images")
     assert alone.code == 1 and alone.out.startswith("DIFFERENT: 13 values changed\n")

@@ -1,4 +1,4 @@
-"""Repairs of every mutant, of real shards and of random damage: no change goes unreported."""
+"""Repairs of every mutant, of real shards and of random damage: every change is reported."""
 
 from __future__ import annotations
 
