@@ -1,4 +1,4 @@
-"""Files appear complete or not at all, and nothing that is there is lost."""
+"""Files appear complete or not at all, and other files are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = {"shards": "x.record", "coco": "x.json", "csv": "x.csv", "cvat_xml": "x.
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    """A CSV of one image, to be changed."""
+    """A CSV of one image."""
     (tmp_path / "in").mkdir()
     shutil.copy(IMAGES / "shapes_01.jpg", tmp_path / "in" / one_image.NAME)
     return Path(str(one_image.csv(tmp_path / "in", None, [BOX])[0]))
@@ -35,76 +35,74 @@ def change(dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("target", FORMATS)
-class TestFolder:
-    def test_nothing_is_written_over_without_overwrite(
-        self, convert: Run, tmp_path: Path, dataset: Path, target: str
-    ) -> None:
-        out = tmp_path / "out"
-        convert(dataset, out, "--to", target).succeeded()
+def test_only_overwrite_replaces_files(
+    convert: Run, tmp_path: Path, dataset: Path, target: str
+) -> None:
+    """Only files of the same names are replaced."""
+    out, mine = tmp_path / "out", {"mine.txt": b"1", "images/mine.txt": b"2", ".a/b/c": b"3"}
+    convert(dataset, out, "--to", target).succeeded()
+    write_files(out, mine)
+    before = files_in(out)
+    change(dataset)
+    line = convert(dataset, out, "--to", target).refused()
+    assert f"tfod: {out}" in line and "already exists; " in line and "--overwrite" in line
+    assert files_in(out) == before
+    convert(dataset, out, "--to", target, "--overwrite").succeeded()
+    convert(dataset, tmp_path / "new", "--to", target).succeeded()
+    assert files_in(out) == files_in(tmp_path / "new") | mine != before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "new", "out"]
+
+
+@pytest.mark.parametrize("target", FORMATS)
+def test_a_folder_is_not_replaced(convert: Run, tmp_path: Path, dataset: Path, target: str) -> None:
+    out = tmp_path / "out"
+    convert(dataset, out, "--to", target).succeeded()
+    change(dataset)
+    for name, content in files_in(out).items():
+        (out / name).unlink()
+        write_files(out, {f"{name}/mine.txt": b"1"})
+        before = files_in(out)
+        line = convert(dataset, out, "--to", target, "--overwrite").refused()
+        assert str(out / name) in line and files_in(out) == before, name
+        assert "is a folder" in line or "is not a regular file" in line
+        shutil.rmtree(out / name)
+        (out / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("target", FORMATS)
+def test_a_failure_changes_nothing(
+    convert: Run, tmp_path: Path, dataset: Path, target: str
+) -> None:
+    """Each rename fails once, first without and then with existing files."""
+    out = tmp_path / "out"
+    before: dict[str, bytes] = {}
+    for _ in range(2):
+        for number in itertools.count(1):
+            with at_rename(number, fail) as renames:
+                done = convert(dataset, out, "--to", target, "--overwrite")
+            if not renames.reached:
+                break
+            assert "Input/output error" in done.refused(), number
+            assert files_in(out) == before and out.exists() is bool(before)
+        assert done.code == 0 and number > 1
         before = files_in(out)
         change(dataset)
-        line = convert(dataset, out, "--to", target).refused()
-        assert f"tfod: {out}" in line and "already exists; " in line and "--overwrite" in line
-        assert files_in(out) == before
 
-    def test_overwrite_replaces_files_of_the_same_names_and_nothing_else(
-        self, convert: Run, tmp_path: Path, dataset: Path, target: str
-    ) -> None:
-        out, mine = tmp_path / "out", {"mine.txt": b"1", "images/mine.txt": b"2", ".a/b/c": b"3"}
-        convert(dataset, out, "--to", target).succeeded()
-        write_files(out, mine)
-        before = files_in(out)
-        change(dataset)
-        convert(dataset, out, "--to", target, "--overwrite").succeeded()
-        convert(dataset, tmp_path / "new", "--to", target).succeeded()
-        assert files_in(out) == files_in(tmp_path / "new") | mine != before
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "new", "out"]
 
-    def test_a_folder_is_no_file(
-        self, convert: Run, tmp_path: Path, dataset: Path, target: str
-    ) -> None:
-        """Whichever file it is, nothing is moved."""
-        out = tmp_path / "out"
-        convert(dataset, out, "--to", target).succeeded()
-        change(dataset)
-        for name, content in files_in(out).items():
-            (out / name).unlink()
-            write_files(out, {f"{name}/mine.txt": b"1"})
-            before = files_in(out)
-            line = convert(dataset, out, "--to", target, "--overwrite").refused()
-            assert str(out / name) in line and files_in(out) == before, name
-            assert "is a folder" in line or "is not a regular file" in line
-            shutil.rmtree(out / name)
-            (out / name).write_bytes(content)
-
-    def test_a_failure_leaves_what_was_there(
-        self, convert: Run, tmp_path: Path, dataset: Path, target: str
-    ) -> None:
-        """At whichever file; where there was nothing, nothing is left."""
-        out = tmp_path / "out"
-        before: dict[str, bytes] = {}
-        for _ in range(2):
-            for number in itertools.count(1):
-                with at_rename(number, fail) as renames:
-                    done = convert(dataset, out, "--to", target, "--overwrite")
-                if not renames.reached:
-                    break
-                assert "Input/output error" in done.refused(), number
-                assert files_in(tmp_path / "out") == before and out.exists() is bool(before)
-            assert done.code == 0 and number > 1
-            before = files_in(out)
-            change(dataset)
-
-    def test_what_is_read_is_not_written_to(
-        self, convert: Run, tmp_path: Path, target: str
-    ) -> None:
-        data = tmp_path / "data"
-        convert(VOC, data / "in", "--to", target).succeeded()
-        before = files_in(data)
-        for out in (data / "in", data / "in" / "out"):
-            line = convert(data / "in", out, "--to", target, "--overwrite").refused()
-            assert "an input; choose another location" in line
-        assert files_in(data) == before
+@pytest.mark.parametrize("target", FORMATS)
+def test_inputs_and_subsets_of_a_folder(convert: Run, tmp_path: Path, target: str) -> None:
+    data = tmp_path / "data"
+    convert(VOC, data / "in", "--to", target).succeeded()
+    before = files_in(data)
+    for out in (data / "in", data / "in" / "out"):
+        line = convert(data / "in", out, "--to", target, "--overwrite").refused()
+        assert "an input; choose another location" in line
+    assert files_in(data) == before
+    out = tmp_path / "b"
+    done = convert(data / "in", out, "--set", "val", "--to", "shards")
+    assert done.out.startswith(f"{out}: val: 4 images, 14 objects\nlabel map: ")
+    line = convert(data / "in", tmp_path / "c", "--set", "tset", "--to", "shards").refused()
+    assert "choose another --set: train, val\n" in line and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -125,17 +123,16 @@ def test_a_dry_run_says_what_the_conversion_does(convert: Run, tmp_path: Path, t
 
 
 @pytest.mark.parametrize("target", FILES)
-class TestFile:
-    def test_overwrite(self, convert: Run, tmp_path: Path, dataset: Path, target: str) -> None:
-        out = tmp_path / "out" / FILES[target]
-        convert(dataset, out).succeeded()
-        before = files_in(out.parent)
-        change(dataset)
-        assert f"{out} already exists; " in convert(dataset, out).refused()
-        assert files_in(out.parent) == before
-        convert(dataset, out, "--overwrite").succeeded()
-        after = files_in(out.parent)
-        assert [one for one in after if after[one] != before[one]] == [out.name]
+def test_overwrite_a_file(convert: Run, tmp_path: Path, dataset: Path, target: str) -> None:
+    out = tmp_path / "out" / FILES[target]
+    convert(dataset, out).succeeded()
+    before = files_in(out.parent)
+    change(dataset)
+    assert f"{out} already exists; " in convert(dataset, out).refused()
+    assert files_in(out.parent) == before
+    convert(dataset, out, "--overwrite").succeeded()
+    after = files_in(out.parent)
+    assert [one for one in after if after[one] != before[one]] == [out.name]
 
 
 def test_images_elsewhere_appear_together_with_the_file(
@@ -160,9 +157,7 @@ def test_images_elsewhere_appear_together_with_the_file(
 
 
 @pytest.mark.parametrize("source", ["", "Annotations"])
-def test_shards_may_lie_beside_what_they_are_made_from(
-    convert: Run, tmp_path: Path, source: str
-) -> None:
+def test_shards_may_be_next_to_their_source(convert: Run, tmp_path: Path, source: str) -> None:
     data = shutil.copytree(VOC, tmp_path / "a")
     before = files_in(data)
     convert(data / source, data / source / "x.record", "--set", "train").succeeded()
@@ -185,7 +180,6 @@ def test_shards_of_another_number_are_replaced(convert: Run, tmp_path: Path) -> 
 def test_the_folder_may_be_on_another_disk(
     convert: Run, tmp_path: Path, dataset: Path, target: str
 ) -> None:
-    """As one that is mounted into a container."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no other disk")
@@ -208,17 +202,7 @@ def test_one_file_is_one_subset(convert: Run, tmp_path: Path, target: str) -> No
     assert out.is_file()
 
 
-@pytest.mark.parametrize("target", FORMATS)
-def test_one_subset_of_several(convert: Run, tmp_path: Path, target: str) -> None:
-    convert(VOC, tmp_path / "a", "--to", target).succeeded()
-    out = tmp_path / "b"
-    done = convert(tmp_path / "a", out, "--set", "val", "--to", "shards")
-    assert done.out.startswith(f"{out}: val: 4 images, 14 objects\nlabel map: ")
-    line = convert(tmp_path / "a", tmp_path / "c", "--set", "tset", "--to", "shards").refused()
-    assert "choose another --set: train, val\n" in line and not (tmp_path / "c").exists()
-
-
-def test_a_pipe_is_no_shard(convert: Run, tmp_path: Path, dataset: Path) -> None:
+def test_a_pipe_is_not_a_shard(convert: Run, tmp_path: Path, dataset: Path) -> None:
     os.mkfifo(tmp_path / "p.record")
     line = convert(dataset, tmp_path / "p.record", "--overwrite").refused()
     assert "p.record is not a regular file" in line

@@ -1,4 +1,4 @@
-"""The label map of a folder gives the ids of whatever is written there; there is never a second."""
+"""New files have the ids of the label map in their folder, which stays the only one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.commands import Run
 from tests.files import files_in, write_file, write_files
 from tests.formats import one_image
 from tests.formats.conftest import IMAGES
+from tests.formats.one_image import NAME
 from tests.records import encode, image, objects, write_shard
 
 NAMES = [
@@ -38,25 +39,24 @@ def sources(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cat in a CSV and in a shard, where it has the id 1."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
-    shutil.copy(IMAGES / "shapes_01.jpg", Path("in", one_image.NAME))
+    shutil.copy(IMAGES / "shapes_01.jpg", Path("in", NAME))
     Path(str(one_image.csv(Path("in"), None, [BOX])[0])).rename("in/train.csv")
     run("convert", "in/train.csv", "in/train.record").succeeded()
 
 
 def ids_of_cat(out: Path) -> set[int]:
-    """The ids of cat in the files of a folder that have ids."""
-    found = (
-        {one.class_label[0] for one in read_detections(out)} if [*out.glob("*record*")] else set()
-    )
-    for path in out.glob("*.json"):
-        document = json.loads(path.read_text())
-        found |= {one["id"] for one in document["categories"] if one["name"] == "cat"}
-    return found
+    """Return the ids of cat in the shards and JSON files of a folder."""
+    shards = read_detections(out) if [*out.glob("*record*")] else ()
+    documents = (json.loads(path.read_text()) for path in out.glob("*.json"))
+    categories = (one for document in documents for one in document["categories"])
+    return {one.class_label[0] for one in shards} | {
+        one["id"] for one in categories if one["name"] == "cat"
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_class_that_it_lacks_is_refused_or_appended(run: Run, name: str, command: str) -> None:
+def test_a_missing_class_is_refused_or_appended(run: Run, name: str, command: str) -> None:
     out, label_map = Path("out"), Path("out", name)
     write_files(out, {name: OURS, "pipeline.pbtxt": "node { op: 'x' }"})
     line = run(*COMMANDS[command]).refused()
@@ -76,7 +76,7 @@ def test_a_class_that_it_lacks_is_refused_or_appended(run: Run, name: str, comma
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("named", [False, True])
 def test_another_id_of_a_class_is_refused(run: Run, command: str, named: bool) -> None:
-    """Whether another file of the folder has it, or the one that is named."""
+    """Of another file in the folder, or of the named label map."""
     other = "item { id: 3 name: 'cat' }"
     write_files(Path(), {"out/label_map.pbtxt": OURS.replace("dog", "cat")})
     write_files(Path(), {"in/label_map.pbtxt" if named else "out/others.pbtxt": other})
@@ -89,7 +89,6 @@ def test_another_id_of_a_class_is_refused(run: Run, command: str, named: bool) -
 
 
 def test_ids_of_the_source_become_those_of_the_folder(run: Run) -> None:
-    """With a message; shards that have the label map already stay as they are."""
     write_files(Path("out"), {"labelmap.pbtxt": "item { id: 5 name: 'cat' }"})
     with open("in/label_map.pbtxt", "a") as label_map:
         label_map.write("item { id: 9 name: 'emu' }")
@@ -126,9 +125,7 @@ def test_reshard_keeps_the_ids_of_a_named_label_map(run: Run) -> None:
 
 @pytest.mark.parametrize("names", [{1: "cat", 2: "dog"}, {}])
 @pytest.mark.parametrize("target", FORMATS)
-def test_ids_that_no_label_map_explains_are_refused(
-    run: Run, target: str, names: dict[int, str]
-) -> None:
+def test_ids_without_a_class_are_refused(run: Run, target: str, names: dict[int, str]) -> None:
     """Ids off by one; without any label map, 0 would be the background."""
     items = "".join(f"item {{ id: {number} name: '{name}' }}" for number, name in names.items())
     record = encode(image() | objects([SQUARE] * 3, None, [0, 1, 3]))
@@ -142,34 +139,33 @@ def test_ids_that_no_label_map_explains_are_refused(
 
 def test_classes_of_images_follow_their_ids(run: Run) -> None:
     labels = {"image/class/label": [1], "image/neg_category_ids": [1]}
-    for folder, name, more in (("a", "cat", {}), ("b", "dog", labels)):
-        record = encode(image(f"{name}.jpg") | objects([(0.1, 0.2, 0.3, 0.4)], [name], [1]) | more)
-        write_shard(
-            Path("both", folder), folder, record, label_map=f"item {{id: 1 name: '{name}'}}"
-        )
+    for name, more in (("cat", {}), ("dog", labels)):
+        record = encode(image(f"{name}.jpg") | objects([SQUARE], [name], [1]) | more)
+        label_map = f"item {{id: 1 name: '{name}'}}"
+        write_shard(Path("both", name), name, record, label_map=label_map)
     run("convert", "both", "new", "--to", "shards", "--no-images").succeeded()
     run("reshard", "both", "same").succeeded()
     for out in ("new", "same"):
         (dog,) = [one for one in read_detections(out) if one.filename == "dog.jpg"]
         (label,) = dog.image_labels
-        assert (label.label, dog.class_label, dog.image_attributes) == (
-            *(2, [2]),
-            {"neg_category_ids": [2]},
-        )
+        assert (label.label, dog.class_label) == (2, [2])
+        assert dog.image_attributes == {"neg_category_ids": [2]}
 
 
 @pytest.mark.parametrize("name", ["coke ", "\tcoke"])
-def test_blanks_around_a_class_are_told(run: Run, name: str) -> None:
-    """COCO keeps them."""
-    commands = [[*make(Path("in"), None, [BOX])][:1] for make in one_image.FORMATS.values()]
-    for path in (Path("in/Annotations/000001.xml"), Path("in/a.csv")):
-        path.write_text(
-            path.read_text().replace("cat", f'"{name}"' if path.suffix == ".csv" else name)
-        )
-    write_files(Path("in"), {"obj.names": f"{name}\n", "000001.txt": "0 0.5 0.5 0.2 0.2\n"})
-    for number, source in enumerate(([Path("in/obj.names")], *commands[1:])):
-        options = ("--images", "in") if number == 1 else ()
-        assert repr(name) in run("convert", *source, f"{number}.record", *options).succeeded()
+def test_spaces_around_a_class_are_reported(run: Run, name: str) -> None:
+    """In the other formats; COCO keeps them."""
+    files = {
+        "voc/a.xml": f"<annotation><filename>{NAME}</filename><object><name>{name}</name><bndbox>"
+        "<xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object></annotation>",
+        "csv/a.csv": f'filename,class,xmin,ymin,xmax,ymax\n{NAME},"{name}",1,1,9,9\n',
+        "yolo/obj.names": f"{name}\n",
+        "yolo/000001.txt": "0 0.5 0.5 0.2 0.2\n",
+    }
+    write_files(Path(), files)
+    for kind in ("voc", "csv", "yolo"):
+        shutil.copy(Path("in", NAME), kind)
+        assert repr(name) in run("convert", kind, f"{kind}.record").succeeded()
 
 
 @pytest.mark.parametrize("label_map", ["item { id: 4 name: 'cat' }", "item { id: 1 name: 'cat' }"])
