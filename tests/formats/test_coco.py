@@ -200,28 +200,6 @@ def test_categories_of_one_name_are_one_class(
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("images\\1.jpg", "images"),  # of Label Studio on Windows: the JSON file is next to images/
-        ("/data/upload/1/1.jpg", "images"),
-        ("1.jpg", ""),
-        ("sub\\1.jpg", "images/sub"),
-        ("1.png", "images"),
-        ("images/train/1.jpg", "images/train"),
-        ("../../1.jpg", "images"),
-    ],
-)
-def test_an_image_is_found(convert: Run, tmp_path: Path, name: str, place: str) -> None:
-    file = small(tmp_path, name=name)
-    (tmp_path / place).mkdir(parents=True, exist_ok=True)
-    image = (tmp_path / "1.jpg").rename(tmp_path / place / "1.jpg")
-    for number, options in enumerate(((), ("--images", tmp_path / "images"))[: 1 + bool(place)]):
-        convert(file, tmp_path / f"out{number}", *options).succeeded()
-        (one,) = by_filename(tmp_path / f"out{number}").values()
-        assert one.encoded == image.read_bytes()
-
-
-@pytest.mark.parametrize(
     ("flag", "expected"), [(True, 1), (False, 0), (None, 0), (1, 1), (0, 0), (1.0, 1)]
 )
 def test_flags_of_crowds(convert: Run, tmp_path: Path, flag: Any, expected: int) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from tfod.detection.images.mask_images import encode_mask_png
+from tfod.sources.reading import read_detections
 
 from tests.commands import Run, run_python
 from tests.files import files_in, write_file, write_files
@@ -267,19 +268,20 @@ def test_subsets_of_voc_with_the_name_of_a_class_list(run: Run, tmp_path: Path, 
     ]
 
 
-def test_names_with_spaces_at_their_ends_in_voc(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["voc", "csv"])
+def test_names_with_spaces_at_their_ends(run: Run, tmp_path: Path, target: str) -> None:
     """Every reader strips the lines of VOC's lists, and would not find the files."""
-    shards = write(tmp_path / "s", ["a .png", " a.png", "b/ c.png"], **BOX)
-    line = run("convert", shards, tmp_path / "voc", "--to", "voc").succeeded()
+    shards = write(tmp_path / "s", ["a .png", " a.png", "b/ c.png", "c,d\n.png"], **BOX)
+    line = run("convert", shards, tmp_path / target, "--to", target).succeeded()
     assert "image names with leading or trailing spaces, written without them: 2\n" in line
-    done = run("convert", tmp_path / "voc", tmp_path / "back")
-    assert done.code == 0 and "train: 3 images, 3 objects" in done.out
-    assert sorted(path.stem for path in (tmp_path / "voc").rglob("*.xml")) == [" c", "a", "a~2"]
-    for target in ("voc", "csv"):
-        for name in (" cat", "dog ", " "):
-            (tmp_path / "s" / "label_map.pbtxt").write_text(f"item {{id: 2 name: '{name}'}}")
-            refused = run("convert", shards, tmp_path / "x", "--to", target).refused()
-            assert f"class {name!r} is empty or has leading or trailing spaces" in refused
+    done = run("convert", tmp_path / target, tmp_path / "back")
+    assert done.code == 0 and "train: 4 images, 4 objects" in done.out
+    found = {one.filename for one in read_detections(str(tmp_path / "back"))}
+    assert {"a.png", "a~2.png", "b/ c.png"} < found
+    for name in (" cat", "dog ", " "):
+        (tmp_path / "s" / "label_map.pbtxt").write_text(f"item {{id: 2 name: '{name}'}}")
+        refused = run("convert", shards, tmp_path / "x", "--to", target).refused()
+        assert f"class {name!r} is empty or has leading or trailing spaces" in refused
 
 
 @pytest.mark.parametrize("target", ["coco", "voc", "yolo", "cvat_xml"])

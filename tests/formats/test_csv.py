@@ -19,8 +19,7 @@ from tfod.sources.reading import read_detections
 
 from tests.commands import Run
 from tests.files import write_file, write_files
-from tests.formats.conftest import IMAGES, Read, Refuse, by_filename, float32
-from tests.records import encode, image, objects, write_shard
+from tests.formats.conftest import IMAGES, Read, Refuse, float32
 
 HEADER = ",".join(COLUMNS)
 RACCOON = f"{HEADER}\nr-1.jpg,640,480,raccoon,81,88,522,408\n"
@@ -301,21 +300,3 @@ class TestRecords:
         csv.write_text("\n".join([*ROWS.splitlines()[:2], row]))
         found, said = read(csv)
         assert said == "" and [len(one.boxes) for one in found.values()] == [0, 1]
-
-
-def test_written_names_are_read_again(convert: Run, tmp_path: Path) -> None:
-    """Only the spaces around names of images are removed."""
-    names = [" a.png", "b .png", "d/ e.png", 'q"x" , y.png', "c,d.png"]
-    classes = ["cat", '"dog"', 'a, "b" ,c', "x\ny", "'"]
-    boxes = (objects([[0.25, 0.5, 0.5, 1]], [text]) for text in classes)
-    records = [
-        encode(image(name) | box | {"image/encoded": IMAGE + bytes([row])})
-        for row, (name, box) in enumerate(zip(names, boxes, strict=True))
-    ]
-    write_shard(tmp_path / "s", "train", *records, label_map=None)
-    said = convert(tmp_path / "s", tmp_path / "csv", "--to", "csv").succeeded()
-    assert "image names with leading or trailing spaces, written without them: 2\n" in said
-    assert convert(tmp_path / "csv", tmp_path / "back").succeeded() == ""
-    back = {name: one.class_text for name, one in by_filename(tmp_path / "back").items()}
-    stripped = ["a.png", "b.png", "d/ e.png", 'q"x" , y.png', "c,d.png"]
-    assert back == {name: [text] for name, text in zip(stripped, classes, strict=True)}

@@ -1,4 +1,4 @@
-"""Outlines of COCO as masks, compared with pycocotools; masks of other sizes than their image."""
+"""Outlines of COCO as masks, compared with pycocotools, and masks that need scaling."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_missing_class_is_refused_or_appended(run: Run, name: str, command: st
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("named", [False, True])
 def test_another_id_of_a_class_is_refused(run: Run, command: str, named: bool) -> None:
-    """Of another file in the folder, or of the named label map."""
+    """Another file in the folder or the named label map has another id."""
     other = "item { id: 3 name: 'cat' }"
     write_files(Path(), {"out/label_map.pbtxt": OURS.replace("dog", "cat")})
     write_files(Path(), {"in/label_map.pbtxt" if named else "out/others.pbtxt": other})

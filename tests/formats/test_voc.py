@@ -362,16 +362,6 @@ def test_the_label_map_of_voc_if_it_has_every_class(convert: Run, voc: Path) -> 
     assert by_filename(out)["shapes_02.jpg"].class_label == [12]
 
 
-def test_an_existing_or_named_label_map(convert: Run, read: Read, tmp_path: Path) -> None:
-    own = label_map(circle=7, square=9, triangle=3, étoile=5)
-    (tmp_path / "label_map.pbtxt").write_text(own)
-    convert(VOC, tmp_path / "p.record", "--set", "train").succeeded()
-    assert by_filename(tmp_path / "p.record")[FIRST].class_label == [5, 9, 7]
-    assert (tmp_path / "label_map.pbtxt").read_text() == own
-    found, _ = read(VOC, "--label-map", tmp_path / "label_map.pbtxt")
-    assert found[FIRST].class_label == [5, 9, 7]
-
-
 @pytest.mark.parametrize(
     ("target", "other"),
     [("a", "voc"), ("a", "csv"), ("a", "yolo"), ("a", "coco"), ("a/x.record", "a.csv")],
