@@ -1,4 +1,4 @@
-"""``tfod describe``: what is in shards, by subset; on real shards as TensorFlow counts it."""
+"""``tfod describe``: counts by subset, which are those of TensorFlow in real shards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines_of(found: Description) -> list[str]:
 
 
 def counted(classes: Counter[Any]) -> dict[str, Counter[str]]:
-    """Boxes by text and by id, as the figures of the corpus have them."""
+    """Boxes by text and by id, in the form of the figures of the corpus."""
     texts, labels = Counter[str](), Counter[str]()
     for (text, label), count in classes.items():
         texts.update({} if text is None else {text: count})
@@ -40,7 +40,7 @@ def counted(classes: Counter[Any]) -> dict[str, Counter[str]]:
 
 
 def expected_classes(*shards: dict[str, Any]) -> dict[str, Counter[str]]:
-    """What TensorFlow counted in these shards."""
+    """The counts of TensorFlow in these shards."""
     names = ("class_text", "class_label")
     return {name: sum((Counter(one.get(name, {})) for one in shards), Counter()) for name in names}
 
@@ -88,17 +88,17 @@ def test_several_shards_by_subset(
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    """Cats in both subsets, dogs in training alone, and an image without objects."""
+    """Cats in both subsets, dogs only in train, and an image without objects."""
     boxes = {"cat": (0.0, 0.0, 0.5, 0.5), "dog": (0.5, 0.5, 1.0, 0.55), "cow": (0, 0, 1, 1)}
-    shown = {"train": [["cat", "dog", "cat"], ["cat"], [], ["cow"]], "val": [["cat"]]}
-    for subset, images in shown.items():
-        records = []
-        for number, names in enumerate(images):
-            labels = [1 + [*boxes].index(one) for one in names]
-            lists = objects([boxes[one] for one in names], names, labels) if names else {}
-            size = (200, 300) if "cow" in names else (100, 200)
-            records.append(encode(image(f"{subset}{number}.jpg", *size) | lists))
-        write_shard(tmp_path, subset, *records)
+
+    def record(*names: str, size: tuple[int, int] = (100, 200)) -> bytes:
+        labels = [1 + [*boxes].index(name) for name in names]
+        lists = objects([boxes[name] for name in names], names, labels) if names else {}
+        return encode(image("a.jpg", *size) | lists)
+
+    cow = record("cow", size=(200, 300))
+    write_shard(tmp_path, "train", record("cat", "dog", "cat"), record("cat"), record(), cow)
+    write_shard(tmp_path, "val", record("cat"))
     return tmp_path
 
 
@@ -122,26 +122,23 @@ def test_tables(dataset: Path) -> None:
     ]  # fmt: skip
 
 
-def test_classes_without_a_text_have_the_name_that_the_label_map_gives(tmp_path: Path) -> None:
+def test_classes_without_a_text_have_the_name_in_the_label_map(tmp_path: Path) -> None:
     lists = objects([(0, 0, 1, 1)] * 3, [], [1, 1, 7])
-    write_shard(tmp_path, "a", encode(image("a.jpg") | lists))
-    (tmp_path / "label_map.pbtxt").write_text("item { id: 1 name: 'cat' }")
+    write_shard(tmp_path, "a", encode(image() | lists), label_map="item { id: 1 name: 'cat' }")
     assert {"cat 1 2 1", "(none) 7 1 1"} <= set(lines_of(describe(tmp_path)))
 
 
-def test_sizes_are_the_headers_where_records_have_none(make_shard) -> None:
+def test_sizes_of_images_and_boxes(make_shard, corpus: Path) -> None:
     lists = objects([(0, 0, 1, 1), (-0.5, 0, 0.5, 2), (0.5, 0, 0.5, 1)], ["cat"] * 3)
     found = describe(make_shard("s", {"image/encoded": image_of("png P"), **lists}, {"a": 1}))
-    # What lies outside of the image does not count, nor what has no area.
+    # The size is in the header of the image. Boxes end at its edges, and need an area.
     assert found.numbers["image width, pixels"] == {34: 1}
     assert found.numbers["box width, pixels"] == {34: 1, 17: 1}
     assert found.numbers["box height, pixels"] == {21: 2}
     assert found.numbers["box, % of the image"] == {100: 1, 50: 1}
-
-
-def test_boxes_of_images_of_unknown_size(make_shard) -> None:
-    found = describe(make_shard("s", objects([(0, 0, 0.5, 0.5), (math.nan, 0, 1, 1)], ["cat"] * 2)))
-    lines = lines_of(found)
+    # Without a size.
+    boxes = objects([(0, 0, 0.5, 0.5), (math.nan, 0, 1, 1)], ["cat"] * 2)
+    lines = lines_of(describe(make_shard("t", boxes)))
     start = lines.index("min 10 % median 90 % max")
     assert lines[start + 1 : start + 5] == [
         "box, % of the image 25 25 25 25 25",
@@ -149,9 +146,7 @@ def test_boxes_of_images_of_unknown_size(make_shard) -> None:
         "",
         "import tensorflow as tf",
     ]
-
-
-def test_other_keys_are_keys_only(corpus: Path) -> None:
+    # Without images.
     lines = lines_of(describe(corpus / "titanic-table" / "test.tfrecord"))
     keys = lines.index("key kind records values")
     assert "layout: unknown" in lines[1]
@@ -172,19 +167,18 @@ def test_damaged_records_are_counted(tmp_path: Path, damage: str) -> None:
     path.write_bytes(data[:-9] if damage == "cut short" else data)
     found = describe(path)
     assert found.damaged == 1
-    # Whose boxes cannot be read has a class all the same.
+    # A record with unreadable boxes has a class.
     assert found.class_images["cat", 1] == (3 if damage == "lists differ" else 2)
     (line,) = [one for one in found.to_text(path).splitlines() if "damaged" in one]
     assert line == f"1 damaged record: for details run tfod check '{path}'"
-
-
-def test_nothing_but_damage_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.record").write_bytes(b"\0" * 40)
-    with pytest.raises(ShardError, match=r"a\.record"):
+    path.write_bytes(b"\0" * 40)  # no record can be read
+    with pytest.raises(ShardError, match=r"my shard\.record"):
         describe(tmp_path)
 
 
-def test_many_classes_and_subsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_classes_and_subsets(
+    make_shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # no line depends on the length of the folder's name
     for subset in range(20):
         lists = objects([(0, 0, 1, 1)] * 300, [f"{n} " + "long" * 20 for n in range(300)])
@@ -192,6 +186,11 @@ def test_many_classes_and_subsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     lines = describe("s").to_text("x").splitlines()
     assert "and 200 more classes" in lines and "by subset: the 6 largest of 20" in lines
     assert max(map(len, lines)) < 120
+    # Above a limit, classes are not counted.
+    monkeypatch.setattr("tfod.checker.analysis.result.MAX_COUNTED_KEYS", 10)
+    records = [image() | objects([(0, 0, 1, 1)], [f"class {n}"]) for n in range(5000)]
+    found = describe(make_shard("t", *records))
+    assert len(found.class_images) <= 20 and found.boxes == 5000
 
 
 def test_an_empty_file_of_a_numbered_set_in_a_zip(tmp_path: Path) -> None:
@@ -200,10 +199,3 @@ def test_an_empty_file_of_a_numbered_set_in_a_zip(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(real_zip(files))
     found = describe(tmp_path / "a.zip")
     assert (found.shards, found.records, found.damaged) == (2, 1, 0)
-
-
-def test_of_very_many_classes_some_are_kept(make_shard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfod.checker.analysis.result.MAX_COUNTED_KEYS", 10)
-    records = [image() | objects([(0, 0, 1, 1)], [f"class {n}"]) for n in range(5000)]
-    found = describe(make_shard("s", *records))
-    assert len(found.class_images) <= 20 and found.boxes == 5000

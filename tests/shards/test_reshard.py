@@ -1,9 +1,14 @@
-"""Resharding: every record comes out once, byte for byte, under names that are expected."""
+"""Resharding: every record is written once, unchanged, and files have the expected names."""
 
 from __future__ import annotations
 
 import gzip
+import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,11 +24,14 @@ from tfod.tfrecord.shard_sets.search import find_shards
 from tfod.tfrecord.shard_sets.shard_names import similar_file_names, stated_name
 from tfod.tfrecord.writer import OptionError, ShardLayout, write_records
 
+from tests.commands import TIMEOUT, Run, run_python
 from tests.conftest import CORPUS, examples
-from tests.files import files_in, payloads, subsets_of
+from tests.files import files_in, payloads, subsets_of, write_files
 from tests.mutants.sound import flip
-from tests.records import frame
+from tests.records import encode, frame, image, objects
 from tests.zip_forge import real_zip
+
+LABEL_MAP = b"item { id: 1 name: 'a' }"
 
 
 @pytest.mark.parametrize("name", sorted(one.name for one in CORPUS.iterdir() if one.is_dir()))
@@ -45,10 +53,8 @@ def test_real_shards_keep_every_record(
     assert done.records == {subset: found.total() for subset, found in before.items()}
     for source in find_shards(corpus / name):
         (made,) = (one for one in find_shards(tmp_path) if one.subset == source.subset)
-        there, after = find_label_map(source.paths[0])[0], find_label_map(made.paths[0])[0]
-        assert (there is None) == (after is None)
-        if there is not None and after is not None:
-            assert Path(after).read_bytes() == Path(there).read_bytes()
+        old, new = (find_label_map(one.paths[0])[0] for one in (source, made))
+        assert (new and Path(new).read_bytes()) == (old and Path(old).read_bytes())
 
 
 @examples(40)
@@ -88,21 +94,16 @@ def test_shards_of_a_size_are_full_and_in_order(sizes: list[int], most: int) -> 
         assert [payloads(path) for path in copied] == [payloads(path) for path in written]
 
 
-def test_a_label_map_above_the_folders_of_splits_stays_there(tmp_path: Path) -> None:
-    write_records(tmp_path / "in" / "train", "x", [b"1"])
-    (tmp_path / "in" / "label_map.pbtxt").write_text("item { id: 1 name: 'a' }")
-    reshard(tmp_path / "in", tmp_path / "out")
-    assert sorted(files_in(tmp_path / "out")) == ["label_map.pbtxt", "train/x.tfrecord"]
-
-
-def test_a_seed_means_the_same_order_for_ever(tmp_path: Path) -> None:
+def test_a_seed_is_always_the_same_order(tmp_path: Path) -> None:
     write_records(tmp_path / "in", "s", [bytes([n]) for n in range(10)])
-    reshard(tmp_path / "in", tmp_path / "out", shuffle=42)
-    (order,) = (list(b"".join(payloads(path))) for path in (tmp_path / "out").iterdir())
-    assert order == [8, 1, 5, 0, 7, 2, 9, 4, 3, 6]
+    (path,) = reshard(tmp_path / "in", tmp_path / "out", shuffle=42).paths
+    assert list(b"".join(payloads(path))) == [8, 1, 5, 0, 7, 2, 9, 4, 3, 6]
+    for seed in (-1, 1 << 32):
+        with pytest.raises(OptionError):
+            reshard(tmp_path / "in", tmp_path / "out", shuffle=seed, overwrite=True)
 
 
-def test_what_is_not_asked_for_stays(tmp_path: Path) -> None:
+def test_the_layout_is_kept_without_options(tmp_path: Path) -> None:
     write_records(tmp_path / "in", "s", [b"1", b"2", b"3"], num_shards=3, compression="gzip")
     done = reshard(tmp_path / "in", tmp_path / "out")
     assert [path.endswith("-of-00003.tfrecord.gz") for path in done.paths] == [True] * 3
@@ -125,14 +126,14 @@ def test_what_is_not_asked_for_stays(tmp_path: Path) -> None:
         ("v1.2-00003-of-00010.tfrecord", "v1.2.tfrecord", "v1.2-00000-of-00002.tfrecord"),
     ],
 )
-def test_names_are_in_the_manner_of_the_source(name: str, one: str, first_of_two: str) -> None:
+def test_names_are_similar_to_the_source(name: str, one: str, first_of_two: str) -> None:
     stem = stated_name(name).stem
     assert similar_file_names(name, stem, 1) == [one]
     assert similar_file_names(name, stem, 2)[0] == first_of_two
     assert stated_name(first_of_two).stem == stated_name(one).stem == stem
 
 
-def test_roboflow_keeps_its_folders_and_label_maps(tmp_path: Path) -> None:
+def test_folders_and_label_maps_are_kept(tmp_path: Path) -> None:
     for label, split in enumerate(("train", "valid"), 1):
         write_records(tmp_path / "in" / split, "Shapes", [split.encode()] * 3)
         label_map = tmp_path / "in" / split / "Shapes_label_map.pbtxt"
@@ -143,15 +144,15 @@ def test_roboflow_keeps_its_folders_and_label_maps(tmp_path: Path) -> None:
     assert sorted(files_in(tmp_path / "out")) == written
     assert subsets_of(tmp_path / "out") == subsets_of(tmp_path / "in")
     assert done.label_maps == ("train/Shapes_label_map.pbtxt", "valid/Shapes_label_map.pbtxt")
-
-
-def test_a_zip_is_read_where_it_lies(tmp_path: Path) -> None:
-    label_map = b"item { id: 1 name: 'a' }"
-    files = [("train.tfrecord", frame(*[b"\n\0"] * 5)), ("label_map.pbtxt", label_map)]
+    # A label map in the folder above the shards.
+    write_files(tmp_path / "b", {"train/x.tfrecord": frame(b"1"), "label_map.pbtxt": LABEL_MAP})
+    reshard(tmp_path / "b", tmp_path / "c")
+    assert sorted(files_in(tmp_path / "c")) == ["label_map.pbtxt", "train/x.tfrecord"]
+    # A zip.
+    files = [("train.tfrecord", frame(*[b"\n\0"] * 5)), ("label_map.pbtxt", LABEL_MAP)]
     (tmp_path / "a.zip").write_bytes(real_zip(files))
-    done = reshard(tmp_path / "a.zip", tmp_path / "out", shuffle=0)
-    assert payloads(*done.paths) == [b"\n\0"] * 5
-    assert (tmp_path / "out" / "label_map.pbtxt").read_bytes() == label_map
+    reshard(tmp_path / "a.zip", tmp_path / "unzipped", shuffle=0)
+    assert files_in(tmp_path / "unzipped") == dict(files)
 
 
 @pytest.mark.parametrize("shuffle", [None, 3])
@@ -166,13 +167,10 @@ def test_a_damaged_shard_is_refused_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_repair_is_named_where_something_is_sound(tmp_path: Path) -> None:
+def test_the_error_names_repair_if_records_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "s.tfrecord"
-    for content, named in (
-        (gzip.compress(frame(b"x" * 99), mtime=0)[:-3], True),
-        (b"", False),
-        (b"<html><head><title>404</title>", False),
-    ):
+    cut = gzip.compress(frame(b"x" * 99), mtime=0)[:-3]
+    for content, named in ((cut, True), (b"", False), (b"<html><head><title>404</title>", False)):
         path.write_bytes(content)
         with pytest.raises(ShardError) as refusal:
             reshard(path, tmp_path / "out")
@@ -180,20 +178,14 @@ def test_repair_is_named_where_something_is_sound(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("seed", [-1, 1 << 32])
-def test_seeds_out_of_range(tmp_path: Path, seed: int) -> None:
-    with pytest.raises(OptionError):
-        reshard(tmp_path, tmp_path / "out", shuffle=seed)
-
-
 @pytest.mark.parametrize("name", ["vott", "train/night", "a-00000-of-00002", "über 1", ".."])
 @pytest.mark.parametrize("label_maps", [["label_map.pbtxt"] * 2, ["x_label_map.pbtxt", "y.pbtxt"]])
 def test_all_shards_become_one_subset(tmp_path: Path, name: str, label_maps: list[str]) -> None:
-    """VoTT writes a shard for each image, and numbers that have gaps."""
+    """VoTT writes a shard per image, with gaps in the numbers."""
     for folder, label_map in zip("ab", label_maps, strict=True):
         for number in (1, 5, 9):
             write_records(tmp_path / "in" / folder, f"thumb{number}{folder}", [b"\n\0"])
-        (tmp_path / "in" / folder / label_map).write_text("item { id: 1 name: 'a' }")
+        (tmp_path / "in" / folder / label_map).write_bytes(LABEL_MAP)
     kept = reshard(tmp_path / "in", tmp_path / "kept")
     assert len(kept.records) == 6 and any("--join NAME" in note for note in kept.notes)
     done = reshard(tmp_path / "in", tmp_path / "out", ShardLayout(num_shards=1), join=name)
@@ -201,3 +193,117 @@ def test_all_shards_become_one_subset(tmp_path: Path, name: str, label_maps: lis
     (found,) = find_shards(tmp_path / "out")
     assert len(payloads(*found.paths)) == 6 and found.subset in (name, "%2E.")
     assert find_label_map(done.paths[0])[0] is not None
+
+
+# The command
+
+BOX = objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])
+
+
+def fill(folder: Path, name: str, label_map: str) -> Path:
+    """Write four records with a class of id 1, and a label map."""
+    box = objects([(0.1, 0.2, 0.3, 0.4)], [name], [1])
+    write_records(folder, "train", [encode(image(f"{name}{n}.jpg") | box) for n in range(4)])
+    (folder / "label_map.pbtxt").write_text(label_map)
+    return folder
+
+
+def test_output(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    a, b = (fill(tmp_path / n, n, f"item {{ id: 1 name: '{n}' }}") for n in ("cat", "dog"))
+    output = f"train: 4 records\n2 shards in {out}\nlabel map copied: label_map.pbtxt\n"
+    assert run("reshard", a, out, "--num-shards", "2") == (0, output, "")
+    refused = run("reshard", a, out, "--shard-size", "1KB").refused()
+    existing = f"{out}/train-00000-of-00002.tfrecord (and 1 more)"
+    assert refused.startswith(f"tfod: {existing} already exists; ") and "--overwrite" in refused
+    output = f"train: 8 records\n2 shards in {tmp_path}/b\nlabel map merged: label_map.pbtxt\n"
+    note = f"tfod: {b}/label_map.pbtxt: the id of 'dog' changed from 1 to 2\n"
+    assert run("reshard", a, b, tmp_path / "b") == (0, output, note)
+
+
+def test_one_missing_shard(run: Run, tmp_path: Path) -> None:
+    first, *_ = write_records(tmp_path / "in", "a", [encode(image() | BOX)] * 2, num_shards=2)
+    os.unlink(first)
+    done = run("reshard", tmp_path / "in", tmp_path / "out")
+    missing = "a-00000-of-00002.tfrecord is missing; the new shards are renumbered"
+    assert done.succeeded() == f"tfod: a: {missing}\n"
+    assert done.out.startswith("a: 1 record\n1 shard in")
+
+
+def test_ids_of_several_classes(run: Run, tmp_path: Path) -> None:
+    items = (f"item {{ id: {n // 2} name: 'c{n}' }}\n" for n in range(2, 8))
+    folder = fill(tmp_path / "in", "c2", "".join(items))
+    note = "label_map.pbtxt: id 1 is shared by 'c2' and 'c3'; 2 more ids are shared by several "
+    done = run("convert", "--to", "coco", folder, tmp_path / "coco")
+    assert f"tfod: {folder}/{note}" in done.err
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shard of random bytes, which takes half a second to compress."""
+    folder = tmp_path_factory.mktemp("large") / "in"
+    random = np.random.default_rng(0)
+    images = (image(f"{n}.jpg") | {"image/encoded": random.bytes(100_000)} for n in range(150))
+    write_records(folder, "s", (encode(one | BOX) for one in images))
+    return folder
+
+
+def restore_signals() -> None:
+    """Let Ctrl-C end the process, which a shell in the background makes its children ignore."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+OPTIONS = (["--num-shards", "3"], ["--shuffle", "1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number", "code"),
+    [*((one, signal.SIGINT, 130) for one in OPTIONS), (OPTIONS[0], signal.SIGTERM, 143)],
+)
+def test_a_stopped_command_changes_nothing(
+    large: Path, tmp_path: Path, arguments: list[str], number: int, code: int
+) -> None:
+    write_records(tmp_path, "s", [b"\n\0"])
+    before = files_in(tmp_path)
+    options = [str(tmp_path), "--overwrite", "--compression", "gzip"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfod.cli.main", "reshard", str(large), *arguments, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=restore_signals,
+    )
+    while process.poll() is None:
+        if any(one.stat().st_size for one in tmp_path.glob(".*.tmp/*")):
+            break
+        time.sleep(0.002)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == code, error
+    assert error == ("tfod: interrupted\n" if number == signal.SIGINT else "")
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("arguments", OPTIONS)
+def test_a_full_disk_changes_nothing(large: Path, tmp_path: Path, arguments: list[str]) -> None:
+    write_records(tmp_path / "out", "s", [b"\n\0"])
+    before = files_in(tmp_path)
+    command = ("-m", "tfod.cli.main", "reshard", large, *arguments, tmp_path / "out", "--overwrite")
+    line = run_python(*command, largest_file=1 << 20).refused()
+    assert line.startswith(f"tfod: {tmp_path / 'out'}/") and "cannot be written" in line
+    assert files_in(tmp_path) == before
+
+
+def test_memory_is_limited(large: Path, tmp_path: Path) -> None:
+    """The process needs a few buffers for 15 MB of records."""
+    code = (
+        "import resource, sys; from tfod.cli.main import main\n"
+        "from tfod.shards.reshard import reshard\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"main(['reshard', {str(large)!r}, {str(tmp_path)!r}, *sys.argv[1:]])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    for options in (["--num-shards", "4"], ["--shuffle", "1"]):
+        done = run_python("-c", code, *options, "--overwrite")
+        assert int(done.out.split()[-1]) < 8 << 10  # KiB
+    assert len(payloads(*tmp_path.glob("*.tfrecord"))) == 150

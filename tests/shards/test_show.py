@@ -1,4 +1,4 @@
-"""``tfod show``: what is drawn where, which records are chosen, and what is said instead."""
+"""``tfod show``: drawings of records, selected records, and errors."""
 
 from __future__ import annotations
 
@@ -43,43 +43,33 @@ from tests.zip_forge import real_zip
 
 PLACEHOLDER = 'fill="#6e737b"'
 CAT, DOG = choose_class_colour("cat"), choose_class_colour("dog")
-
-
 PNG = {"encoded": plain_image((320, 240), kind="PNG"), "height": 240, "width": 320}
+BOX = (0.5, 0.5, 0.75, 0.75)
+
+
+def cards_of(payloads: Sequence[bytes], folder: Path, **choice: Any) -> Sequence[Card]:
+    """The cards of a shard, with a label map of cat and dog."""
+    write_records(folder, "a", payloads)
+    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    with resolve([str(folder / "a.tfrecord")]) as sources:
+        return draw_records(sources, **choice).cards
 
 
 def card_of(payload: bytes, folder: Path) -> Card:
-    """The card of a record, with a label map of cat and dog."""
     (card,) = cards_of([payload], folder)
     return card
 
 
-def cards_of(payloads: Sequence[bytes], folder: Path, **choice: Any) -> Sequence[Card]:
-    """The cards of a shard."""
-    write_records(folder, "a", payloads)
-    (folder / "label_map.pbtxt").write_bytes(LABEL_MAP)
-    with resolve([str(folder / "a.tfrecord")]) as found:
-        return draw_records(found, **choice).cards
+# Drawings
 
 
-def pixels_of(page: str, kind: str) -> np.ndarray:
-    """The pixels of the only image of a kind in a page: a thumbnail (jpeg), or masks (png)."""
-    (uri,) = re.findall(f'data:image/{kind};base64,([^"]*)', page)
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri))))
-
-
-# What is drawn
-
-
-def test_boxes_are_where_they_belong_in_the_colours_of_their_classes(tmp_path: Path) -> None:
+def test_boxes_have_the_colours_of_their_classes(tmp_path: Path) -> None:
     boxes = [(0.25, 0.5, 0.5, 0.75), (0.625, 0.5, 0.875, 0.75)]
     page = card_of(with_boxes(boxes, ["cat", "dog"], [1, 2], **PNG), tmp_path).svg
     assert f'd="M250.0 375.0H500.0V562.5H250.0Z" stroke="{CAT}"' in page
     assert f'd="M625.0 375.0H875.0V562.5H625.0Z" stroke="{DOG}"' in page
     assert ">cat</text>" in page and ">dog</text>" in page
-
-
-def test_more_boxes_than_are_drawn_are_counted(tmp_path: Path) -> None:
+    # Boxes above the limit are counted.
     boxes = [(n / 500, 0.2, n / 500 + 0.1, 0.8) for n in range(202)]
     card = card_of(with_boxes([*boxes, (math.nan, 0.25, 0.5, 0.75)]), tmp_path)
     assert list(card.notes) == ["3 boxes not drawn"]
@@ -90,35 +80,35 @@ def test_masks_are_translucent(numbers: bool, tmp_path: Path) -> None:
     mask = np.zeros((240, 320), bool)
     mask[:, 160:] = True
     value = mask.astype("f4").reshape(-1).tolist() if numbers else [encode_mask_png(mask)]
-    box = (0.125, 0.5, 0.25, 0.75)
-    page = card_of(with_boxes([box], **PNG, **{keys.MASK: value}), tmp_path).svg
-    layer = pixels_of(page, "png")
+    page = card_of(with_boxes([BOX], **PNG, **{keys.MASK: value}), tmp_path).svg
+    (uri,) = re.findall('data:image/png;base64,([^"]*)', page)
+    layer = np.asarray(Image.open(io.BytesIO(base64.b64decode(uri))))
     height, width = layer.shape[:2]
     assert width * 3 == height * 4
     assert not layer[:, : width // 2, 3].any()
     assert (layer[:, width // 2 :] == (*ImageColor.getrgb(CAT), 110)).all()
 
 
-def test_keypoints_are_dots_filled_where_they_are_visible(tmp_path: Path) -> None:
+def test_visible_keypoints_are_filled_dots(tmp_path: Path) -> None:
     points = {
         keys.KEYPOINT_X: [0.125, 0.25, 0.375],
         keys.KEYPOINT_Y: [0.25, 0.25, 0.25],
         keys.KEYPOINT_VISIBILITY: [2, 1, 0],
     }
-    page = card_of(with_boxes([(0.5, 0.5, 0.75, 0.75)], **PNG, **points), tmp_path).svg
+    page = card_of(with_boxes([BOX], **PNG, **points), tmp_path).svg
     circles = re.findall(r'<circle class="point" cx="([^"]*)" cy="187.5"[^>]* fill="([^"]*)"', page)
     assert circles == [("125.0", CAT), ("250.0", "#fff")]
 
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    """A hundred million pixels in some kilobytes: Pillow only warns of so many."""
+    """A file of some kilobytes with 100 million pixels, which Pillow opens with a warning."""
     return plain_image((10_000, 10_000), 1, "PNG", "1")
 
 
 def test_a_decompression_bomb_is_not_decoded(bomb: bytes, tmp_path: Path) -> None:
     assert PLACEHOLDER in card_of(record("b.png", encoded=bomb), tmp_path).svg
-    boxes = [(0.125, 0.5, 0.25, 0.75), (0.5, 0.5, 0.75, 0.75)]
+    boxes = [(0.125, 0.5, 0.25, 0.75), BOX]
     for masks in ([bomb, b""], [b"no PNG", b""]):
         page = card_of(with_boxes(boxes, **{keys.MASK: masks}), tmp_path).svg
         assert CAT in page and "data:image/png" not in page
@@ -130,36 +120,28 @@ def test_classes_by_id_and_labels_of_the_whole_image(tmp_path: Path) -> None:
     assert card.classes == [("dog", "", 1), ("not #9", "", 1), ("cat", CAT, 1), ("dog", DOG, 1)]
 
 
-# The page
-
-
-def test_a_page_is_one_file_and_shows_texts_as_texts(tmp_path: Path) -> None:
+def test_texts_of_records_are_not_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
-    payload = with_boxes([(0.25, 0.5, 0.5, 0.75)], [evil], [1], filename=evil)
-    page = render_cards([card_of(payload, tmp_path)], evil)
+    page = render_cards([card_of(with_boxes([BOX], [evil], [1], filename=evil), tmp_path)], evil)
     assert evil not in page and page.count("&lt;script&gt;") >= 4
-    assert re.findall(r'(?:href|src)="(?!data:)[^"#]', page) == []
+    assert re.findall(r'(?:href|src)="(?!data:)[^"#]', page) == []  # the page is one file
     assert "script" not in re.sub(r"&lt;/?script", "", page).replace("runs no script", "")
 
 
-# Which records
-
-
-def test_choices(tmp_path: Path) -> None:
-    many = [
-        with_boxes([(0.25, 0.5, 0.5, 0.75)], ["dog" if n % 10 == 3 else "cat"], [1])
-        for n in range(60)
-    ]
-
-    def numbers(**choice: Any) -> list[int]:
-        cards = cards_of(many, tmp_path, **choice)
-        return [int(card.where.split()[1]) for card in cards]
-
-    assert numbers() == list(range(24))
-    assert numbers(first=3) == [0, 1, 2]
-    assert numbers(records=frozenset({3, 7, 59})) == [3, 7, 59]
-    assert numbers(class_name="dog", first=2) == [3, 13]
-    assert numbers(records=frozenset(range(9)), class_name="dog") == [3]
+@pytest.mark.parametrize(
+    ("choice", "numbers"),
+    [
+        ({}, range(24)),
+        ({"first": 3}, range(3)),
+        ({"records": frozenset({3, 7, 59})}, (3, 7, 59)),
+        ({"class_name": "dog", "first": 2}, (3, 13)),
+        ({"records": frozenset(range(9)), "class_name": "dog"}, (3,)),
+    ],
+)
+def test_selected_records(tmp_path: Path, choice: Any, numbers: Sequence[int]) -> None:
+    names = ("dog" if n % 10 == 3 else "cat" for n in range(60))
+    cards = cards_of([with_boxes([BOX], [name], [1]) for name in names], tmp_path, **choice)
+    assert [int(card.where.split()[1]) for card in cards] == list(numbers)
 
 
 # The command
@@ -173,14 +155,14 @@ def show(run: Run) -> Run:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A shard of three records, the second of which is damaged."""
+    """A shard of three records, of which the second is damaged."""
     broken = flip(shard(record(), other(), record("c.jpg")), len(frame(record())) + 100)
-    write_files(tmp_path / "in", {"a.tfrecord": broken, "label_map.pbtxt": LABEL_MAP})
-    return tmp_path / "in" / "a.tfrecord"
+    files = {"a.tfrecord": broken, "label_map.pbtxt": LABEL_MAP}
+    return write_files(tmp_path / "in", files) / "a.tfrecord"
 
 
 @pytest.mark.parametrize("ending", ["html", "HTML"])
-def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path: Path) -> None:
+def test_output(ending: str, show: Run, source: Path, tmp_path: Path) -> None:
     sheet = tmp_path / f"sheet.{ending}"
     printed = show(source, "-o", sheet)
     assert printed.succeeded() == "tfod: 1 damaged record skipped; run tfod check to list them\n"
@@ -200,7 +182,7 @@ def test_what_it_writes_and_says(ending: str, show: Run, source: Path, tmp_path:
         (["-o", "x.html", "--label-map", "nope"], "nope: no such label map"),
     ],
 )
-def test_what_cannot_be_shown_is_one_line(
+def test_wrong_arguments(
     arguments: list[str], output: str, show: Run, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(source.parents[1])
@@ -221,12 +203,7 @@ def test_records_are_numbers_within_one_shard(show: Run, source: Path, tmp_path:
     assert "y.html: 3 records, 6 boxes" in done.out
 
 
-def test_a_table_has_nothing_to_show(show: Run, corpus: Path, tmp_path: Path) -> None:
-    refused = show(corpus / "titanic-table", "-o", tmp_path / "x.html").refused()
-    assert "there are no images or boxes to show (features: gender, tick" in refused
-
-
-def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
+def test_a_profile_names_the_keys(show: Run, tmp_path: Path) -> None:
     own = {key.replace("image/", "my/"): value for key, value in features().items()}
     write_records(tmp_path, "a", [encode(own)])
     box = [key.replace("image/", "my/") for key in keys.BOX]
@@ -245,11 +222,12 @@ def test_a_profile_says_which_keys_mean_what(show: Run, tmp_path: Path) -> None:
     assert choose_class_colour("cat") in page and PLACEHOLDER not in page
 
 
-@pytest.mark.parametrize(
-    "name", ["blood-cells", "datumaro-roboflow", "datumaro-tf-detection-api", "hyphal-tips"]
-)
-def test_real_shards(name: str, show: Run, corpus: Path, tmp_path: Path) -> None:
-    assert show(corpus / name, "-o", tmp_path / "x.html", "--first", "4").code == 0
+def test_real_shards(show: Run, corpus: Path, tmp_path: Path) -> None:
+    out = ("-o", tmp_path / "x.html")
+    for name in ("blood-cells", "datumaro-roboflow", "datumaro-tf-detection-api", "hyphal-tips"):
+        assert show(corpus / name, *out, "--first", "4").code == 0
+    refused = show(corpus / "titanic-table", *out).refused()
+    assert "there are no images or boxes to show (features: gender, tick" in refused
 
 
 def test_other_kinds_of_shards(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Source ids as numbers: unique, stable, and what was in their place kept."""
+"""Source ids as numbers: unique and stable, with the former texts."""
 
 from __future__ import annotations
 
@@ -45,25 +45,29 @@ def source_ids(folder: Path) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
 @pytest.mark.parametrize("more", [(), ("--shuffle", "1", "--num-shards", "2")])
-def test_reshard(
+def test_reshard_and_repair(
     run: Run, shards: Path, tmp_path: Path, receiver: str, more: tuple[str, ...]
 ) -> None:
     out = tmp_path / "out"
-    assert run("reshard", str(shards), str(out), "--for", receiver, *more)[0] == 0
+    assert run("reshard", shards, out, "--for", receiver, *more)[0] == 0
     found = source_ids(out)
     assert found["b.jpg"] == "7"
     assert sorted(found.values()) == ["10", "11", "7", "8", "9"]
     kept = {name: dict(one.image_extra) for name, one in by_filename(out).items()}
     assert kept.pop("c.jpg") == {"former_source_id": "0f3c"} and not any(kept.values())
-    # What has a number keeps it.
-    again = tmp_path / "again"
-    assert run("reshard", str(out), str(again), "--for", receiver)[0] == 0
-    assert source_ids(again) == found
+    # Numbers are kept.
+    assert run("reshard", out, tmp_path / "again", "--for", receiver)[0] == 0
+    assert source_ids(tmp_path / "again") == found
+    # A repair makes the same numbers.
+    run("repair", shards, tmp_path / "repaired", "--select", "NAM", "--for", receiver)
+    assert sorted(source_ids(tmp_path / "repaired").values()) == ["10", "11", "7", "8", "9"]
+    c = by_filename(tmp_path / "repaired")["c.jpg"]
+    assert c.image_extra == {"former_source_id": "0f3c"}
 
 
 @pytest.mark.parametrize("command", ["reshard", "repair"])
 def test_numbers_that_no_float32_holds(run: Run, tmp_path: Path, command: str) -> None:
-    """They are replaced; where the largest that one holds is taken, none is left behind it."""
+    """Larger numbers are replaced, unless all numbers up to the limit are used."""
     folder = tmp_path / "in"
     ids = ["2", "4", "16777217", "x"]
     write_shard(folder, "train", *(record(f"{one}.jpg", one) for one in ids))
@@ -74,25 +78,14 @@ def test_numbers_that_no_float32_holds(run: Run, tmp_path: Path, command: str) -
     assert done.code == 2 and "renumber the images" in done.err
 
 
-def test_without_a_receiver_the_bytes_stay(run: Run, shards: Path, tmp_path: Path) -> None:
-    assert run("reshard", str(shards), str(tmp_path / "out"))[0] == 0
+def test_without_a_receiver(run: Run, shards: Path, tmp_path: Path) -> None:
+    assert run("reshard", shards, tmp_path / "same")[0] == 0
     for name in ("train.tfrecord", "val.tfrecord"):
-        assert (tmp_path / "out" / name).read_bytes() == (shards / name).read_bytes()
-
-
-@pytest.mark.parametrize("receiver", RECEIVERS)
-def test_repair(run: Run, shards: Path, tmp_path: Path, receiver: str) -> None:
-    out = tmp_path / "out"
-    run("repair", str(shards), str(out), "--select", "NAM", "--for", receiver)
-    assert sorted(source_ids(out).values()) == ["10", "11", "7", "8", "9"]
-    assert by_filename(out)["c.jpg"].image_extra == {"former_source_id": "0f3c"}
-
-
-def test_repair_for_any_numbers_only_what_has_none(run: Run, shards: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    run("repair", str(shards), str(out), "--select", "NAM")
+        assert (tmp_path / "same" / name).read_bytes() == (shards / name).read_bytes()
+    # A repair adds only missing numbers.
+    run("repair", shards, tmp_path / "out", "--select", "NAM")
     expected = {"a.jpg": "a.jpg", "b.jpg": "7", "c.jpg": "0f3c", "d.jpg": "8", "e.jpg": "9"}
-    assert source_ids(out) == expected
+    assert source_ids(tmp_path / "out") == expected
 
 
 NUMBERS = st.one_of(
@@ -103,7 +96,7 @@ NUMBERS = st.one_of(
 
 
 @given(st.lists(NUMBERS))
-def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
+def test_unusual_ids_are_those_that_do_not_parse(texts: list[str]) -> None:
     numbers = [parse_source_id(one) for one in texts]
     others = [i for i, one in enumerate(texts) if one and numbers[i] is None]
     large = [i for i, one in enumerate(numbers) if one is not None and abs(one) > LARGEST_FLOAT32]
@@ -111,7 +104,7 @@ def test_what_is_seen_at_once_is_what_is_parsed(texts: list[str]) -> None:
     assert found == (next(iter(others), None), next(iter(large), None))
 
 
-def test_there_may_be_no_number_left() -> None:
+def test_all_numbers_are_used() -> None:
     texts = [*map(str, range(1, 5)), "a.jpg"]
     numbers = SourceIdNumbers(4, lambda: find_last_number(texts, 4))
     with pytest.raises(TfodError, match="all source ids up to 4"):
@@ -119,7 +112,7 @@ def test_there_may_be_no_number_left() -> None:
 
 
 @given(st.lists(NUMBERS, unique=True), st.sampled_from([LARGEST_FLOAT32, LARGEST_INT64, None]))
-def test_numbers_are_given_once(texts: list[str], largest: int | None) -> None:
+def test_numbers_are_unique(texts: list[str], largest: int | None) -> None:
     last = find_last_number(texts, largest)
     assume(largest is None or last + len(texts) <= largest)
     numbers = SourceIdNumbers(largest, lambda: last)
