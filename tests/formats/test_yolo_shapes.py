@@ -1,4 +1,4 @@
-"""Outlines and poses as Ultralytics reads them, and the data.yaml that it takes as it is.
+"""Outlines and poses that Ultralytics reads, and a data.yaml that it takes unchanged.
 
 Ultralytics 8.4.190, ultralytics/data/utils.py: line 467 refuses labels that mix outlines and boxes,
 474 poses with another number of columns, 480 coordinates outside the image.
@@ -31,7 +31,7 @@ EMPTY = Detection(filename="x.png", height=H, width=W, boxes=np.zeros((0, 4), "<
 def detection(*kinds: str) -> Detection:
     """Objects of 10 x 5 pixels, each of which has a ``mask``, keypoints (``pose``) or a ``box``.
 
-    The size of an ``odd mask`` is not that of the image; the box of a ``far mask`` is elsewhere.
+    The size of an ``odd mask`` differs from the image, and a ``far mask`` is far from its box.
     """
     boxes = np.array([[0.1 * i, 0.1, 0.1 * i + 0.1, 0.2] for i in range(len(kinds))], "<f4")
     masks, points = [], np.zeros((len(kinds), 3, 3), "<f4")

@@ -181,9 +181,8 @@ def draw_masks(
     size, image_size = frame.size or (0, 0), frame.image_size or (0, 0)
     masks = []
     for item in objects:
-        pixels = draw_outline(item.outline, size, item.location)
-        is_box = pixels is None
-        if pixels is None:
+        pixels = draw_outline(item.outline, size, item.location) if item.outline else None
+        if is_box := pixels is None:
             problems.add("annotations without segmentation, replaced by their box", item.location)
             corners = item.box * np.tile(np.divide(image_size, size)[::-1], 2)
             pixels = fill_box(tuple(corners.tolist()), image_size)

@@ -347,7 +347,5 @@ def _draw_masks(
     return draw_masks(_fill_outline, problems, in_pixels, frame)
 
 
-def _fill_outline(outline: Sequence[float] | None, size: Size, location: str) -> np.ndarray | None:
-    if outline is None:
-        return None
+def _fill_outline(outline: Sequence[float], size: Size, location: str) -> np.ndarray:
     return fill_polygon((np.reshape(outline, (-1, 2)) * size[::-1]).ravel().tolist(), size)

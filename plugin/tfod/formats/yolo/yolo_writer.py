@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -173,9 +174,8 @@ class Writer(FormatWriter):
 
     def _remove_outlines(self) -> None:
         """Replace the outlines in all files by boxes, because an object has no mask."""
-        for path, content in self._box_labels.items():
-            self._write(path, content, "wb")
-        self._box_labels.clear()
+        while self._box_labels:
+            self._write(*self._box_labels.popitem(), "wb")
         self._has_outlines = False
         self.losses.pop(_OTHER_BOXES, None)
         self.problems.clear()
@@ -224,8 +224,7 @@ class Writer(FormatWriter):
         """Add keypoints that are not labelled to lines that were written before they were known."""
         columns = BOX_NUMBERS + 3 * self._point_count
         for path in walk_files(self.folder, (".txt",)):
-            with open(path, "rb") as file:
-                lines = file.read().splitlines()
+            lines = Path(path).read_bytes().splitlines()
             missing = (columns - len(line.split()) for line in lines)
             padded = (line + b" 0" * count for line, count in zip(lines, missing, strict=True))
             self._write(path, b"".join(b"%b\n" % line for line in padded), "wb")
@@ -271,9 +270,8 @@ def _find_mirrored(names: Sequence[str]) -> list[int]:
     """Return the index of the opposite side of each keypoint; empty if their names have none."""
     lower = [name.lower() for name in names]
     mirrored = [re.sub("left|right", lambda side: _OPPOSITE[side[0]], name) for name in lower]
-    if mirrored == lower or {*mirrored} != {*lower} or len({*lower}) < len(lower):
-        return []
-    return [lower.index(name) for name in mirrored]
+    is_complete = mirrored != lower and sorted(mirrored) == sorted({*lower})
+    return [lower.index(name) for name in mirrored] if is_complete else []
 
 
 def _quote(text: str) -> str:
