@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tfod.cli.arguments import COMMANDS
+from tfod.cli.arguments import COMMANDS, split_arguments
 from tfod.cli.main import main
 
 from tests.commands import Run, run_python
@@ -65,6 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("check a.record --cvat-xml absent.xml", "absent.xml"),
         ("check a.record --cvat-labels absent.json", "absent.json"),
         ("check a.record --images absent", "absent"),
+        ("check a.record --runner direct --jobs 2", "--direct_num_workers 2"),
     ],
 )
 def test_what_cannot_be_read_or_written(run: Run, folder: Path, command: str, message: str) -> None:
@@ -114,6 +115,7 @@ EMPTY = "is empty; is a shell variable not set?"
             for name in ("check a.record", "describe a.record", "repair a.record a")
         ),
         ("cvat import task 1 a.zip --xyz", "unrecognized arguments: --xyz; see tfod cvat import -"),
+        ("check a --runner direct --workers 2", "--workers 2; put the options of Beam after --; "),
         ("convert a b --sett x", "--sett; did you mean --set?"),
         ("check a.record --for cvta", "--for: invalid choice: 'cvta'; did you mean cvat?"),
         ("check a.record --for CVTA", "'CVTA'; did you mean cvat?"),
@@ -126,6 +128,21 @@ def test_typed_wrong(command: str, message: str, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit, match="2"):
         main(shlex.split(command))
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "ours", "beams"),
+    [
+        ("check a --runner direct -- --x 1", "check a --runner direct", "--x 1"),
+        ("check a --runner=direct -- --x=1", "check a --runner=direct", "--x=1"),
+        ("check --ru direct a -- --x -- b", "check --ru direct a", "--x -- b"),
+        ("check --runner direct a", "check --runner direct a", ""),
+        ("check -- -odd-name", "check -- -odd-name", ""),
+        ("check --max-findings 3 -- --runner", "check --max-findings 3 -- --runner", ""),
+    ],
+)
+def test_options_of_beam(typed: str, ours: str, beams: str) -> None:
+    assert split_arguments(typed.split()) == (ours.split(), beams.split())
 
 
 @pytest.mark.parametrize("command", ["", "cvat"])

@@ -61,7 +61,7 @@ def differences(ours: Path, theirs: Path) -> set[str]:
 
 _NAMES = st.text("abcäß <&>\"'/.,;é中", min_size=1, max_size=8).map(lambda text: f"x{text}x.png")
 _CLASSES = st.sampled_from(
-    ["cat", "cat😀", "a dog", "<&>", "Größe", "'quoted' \"twice\"", 'a, "b" ,c']
+    ["cat", "cat😀", "a dog", "<&>", "Größe", "'quoted' \"twice\"", 'a, "b" ,c', "x\ny"]
 )
 _SIDE = st.floats(0, 1, width=32)
 

@@ -140,7 +140,7 @@ print(*(item.id for item in data))
 
 
 def test_datumaro(shards: Path, tmp_path: Path) -> None:
-    """Saving in place replaces a shard that is open, since its images are in use."""
+    """Saving replaces a shard that is open, since its images are in use."""
     pytest.importorskip("datumaro")
     done = run_python("-c", DATUMARO, folder=tmp_path, **ENVIRONMENT)
     assert done.out == "a\n", done.err
