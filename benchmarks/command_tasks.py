@@ -46,15 +46,16 @@ def run_datum_convert(shard: str, records: int) -> Sample:
         return _run([_program("datum"), "convert", *formats, *files], records)
 
 
-def run_shards_of_coco(folder: str, records: int) -> Sample:
+def run_shards(folder: str, records: int, *options: str) -> Sample:
+    """Convert a dataset of annotations to shards."""
     with tempfile.TemporaryDirectory() as out:
-        return _run([*_TFOD, "convert", folder, f"{out}/shards"], records)
+        return _run([*_TFOD, "convert", folder, f"{out}/shards", *options], records)
 
 
-def run_datum_shards_of_coco(folder: str, records: int) -> Sample:
+def run_datum_shards(folder: str, records: int, source_format: str, *options: str) -> Sample:
     with tempfile.TemporaryDirectory() as out:
-        formats = ("-if", "coco_instances", "-f", "tf_detection_api")
-        files = ("-i", folder, "-o", f"{out}/shards", "--", "--save-media")
+        formats = ("-if", source_format, "-f", "tf_detection_api")
+        files = ("-i", folder, "-o", f"{out}/shards", "--", *options)
         return _run([_program("datum"), "convert", *formats, *files], records)
 
 

@@ -48,7 +48,8 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     records without images, ``unhashed`` images without SHA-256, ``many`` numbered shards without
     images, ``training`` numbered shards with images. ``one``, ``validated`` and ``…_of_peer``
     contain the first records of these. ``files`` is a folder of JPEG files, ``coco`` a dataset with
-    some of these.
+    some of these, ``bare_coco`` and ``bare_voc`` have the records of ``validated``, ``tiny`` has a
+    record per shard.
     """
     data = Data(root, sizes)
     images = list(distinct_images(HEIGHT, WIDTH, IMAGE_BYTES, _DISTINCT_IMAGES))
@@ -70,6 +71,11 @@ def make_data(root: Path, sizes: Sizes) -> Data:
         image = add_comment(images[number % len(images)], number)
         (data.folder("files") / f"{number:06d}.jpg").write_bytes(image)
     _write_coco(data, sizes.coco)
+    _write(data, "tiny", _detections(sizes.tiny_shards), sizes.tiny_shards)
+    for name, image_folder in (("coco", "images"), ("voc", "JPEGImages")):
+        target = data.folder(f"bare_{name}")
+        tfod.convert(data.folder("validated"), target, target_format=name, no_images=True)
+        (target / image_folder).mkdir()  # Datumaro does not import a dataset without it
     return data
 
 

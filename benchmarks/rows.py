@@ -64,7 +64,8 @@ def export_rows(data: Data) -> Iterator[Section | Row]:
             2.5,
         ),
         (f"images of a shard, {BOXES} boxes", "export_imported", imported, imported, 2.5),
-        (f"annotations only, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 3),
+        (f"annotations only, {EXPORTED_BOXES} boxes", "export_annotations", exported, exported, 4),
+        ("in place, 1 of 10 subsets changed", "save_in_place", exported, exported, 1),
     ):
         jobs = Job(task, ours), Job(task, theirs, peer=True)
         yield _row(data, title, *jobs, target, repeats=sizes.repeats_of_exports)
@@ -115,11 +116,31 @@ def command_rows(data: Data) -> Iterator[Section | Row]:
         yield _row(data, _annotations(data), *jobs, 1)
         limit, peak = (megabytes(median_peak(job, data.sizes.repeats)) for job in reversed(jobs))
         yield at_most("    memory", peak, limit, limit, "MB")
-    yield Section("COCO to shards, a whole process", _DATUMARO)
-    arguments = str(data.folder("coco")), data.sizes.coco
-    ours, theirs = "run_shards_of_coco", "run_datum_shards_of_coco"
-    jobs = Job(ours, arguments), Job(theirs, arguments, peer=True)
-    yield _row(data, f"100 kB images, {BOXES} boxes", *jobs, 3)
+    yield Section("To shards, a whole process", _DATUMARO)
+    bare = data.sizes.validated
+    for title, folder, count, source_format, ours, theirs, target in (
+        (
+            "COCO, 100 kB images",
+            "coco",
+            data.sizes.coco,
+            "coco_instances",
+            (),
+            ("--save-media",),
+            3,
+        ),
+        ("COCO, no images", "bare_coco", bare, "coco_instances", ("--no-images",), (), 3),
+        ("VOC, no images", "bare_voc", bare, "voc_detection", ("--no-images",), (), 3),
+    ):
+        arguments = str(data.folder(folder)), count
+        jobs = (
+            Job("run_shards", (*arguments, *ours)),
+            Job("run_datum_shards", (*arguments, source_format, *theirs), peer=True),
+        )
+        yield _row(data, f"{title}, {BOXES} boxes", *jobs, target)
+    yield Section("Check of shards with one record, a whole process", "")
+    count = data.sizes.tiny_shards
+    seconds = run(Job("run_check", (str(data.folder("tiny")), count))).seconds
+    yield at_most(f"{count:,} shards", seconds, None, 2 * count / 3000, "s")
 
 
 def start_up_rows(data: Data) -> Iterator[Section | Row]:
@@ -147,7 +168,7 @@ def start_up_rows(data: Data) -> Iterator[Section | Row]:
         (
             "tfod check of a record, a whole process",
             Job("run_check", (str(data.shard("one")), 1)),
-            400,
+            120,
         ),
     ):
         seconds = min(run(job).seconds for _ in range(5))

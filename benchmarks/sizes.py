@@ -23,6 +23,7 @@ class Sizes:
         bare, bare_of_peer: records without an image.
         validated: records without an image, for commands that check and convert.
         coco: images of a COCO dataset to convert.
+        tiny_shards: shards with one record.
         growing: records without images, increasing numbers of them to check.
         files, files_of_peer: image files.
         training: records with an image, in several shards.
@@ -39,6 +40,7 @@ class Sizes:
     bare_of_peer: int
     validated: int
     coco: int
+    tiny_shards: int
     growing: tuple[int, ...]
     files: int
     files_of_peer: int
@@ -57,6 +59,7 @@ FULL = Sizes(
     bare_of_peer=2500,
     validated=20_000,
     coco=500,
+    tiny_shards=3000,
     growing=(100_000, 1_000_000, 10_000_000),
     files=1000,
     files_of_peer=200,
@@ -74,6 +77,7 @@ QUICK = Sizes(
     bare_of_peer=500,
     validated=5000,
     coco=100,
+    tiny_shards=600,
     growing=(20_000, 100_000),
     files=300,
     files_of_peer=60,

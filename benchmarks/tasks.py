@@ -124,6 +124,26 @@ def export_annotations(count: int) -> Sample:
     return _export(_dataset_of(items), _dataset_of(items[:10]), save_media=False)
 
 
+def save_in_place(count: int) -> Sample:
+    """Put an item into one of ten subsets, and save the dataset where it was exported."""
+    from datumaro.components.dataset_base import DatasetItem
+    from datumaro.components.media import Image
+
+    def make_item(number: int) -> DatasetItem:
+        image = Image.from_numpy(None, size=(HEIGHT, WIDTH), ext=".jpg")
+        boxes = _boxes(EXPORTED_BOXES)
+        return DatasetItem(f"{number:06d}", f"s{number % 10}", media=image, annotations=boxes)
+
+    dataset = _dataset_of([make_item(number) for number in range(count)])
+    with _scratch_folder() as folder:
+        dataset.export(str(folder), FORMAT)
+        _verify_plugin("exporters")
+        dataset.put(make_item(0))
+        watch = Stopwatch()
+        dataset.save()
+        return watch.sample(count, count * EXPORTED_BOXES)
+
+
 def read_with_tfod(shard: str) -> Sample:
     import tfod
 
