@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -221,7 +222,7 @@ def test_an_image_is_named_as_its_xml(read: Read, voc: Path, jpegs: Path) -> Non
     assert said == "" and found["shapes_11.jpg"].encoded == (IMAGES / FIRST).read_bytes()
 
 
-def test_several_images_named_as_the_xml(
+def test_several_images_with_the_name_of_the_xml(
     read: Read, refuse: Refuse, voc: Path, jpegs: Path, first: Path
 ) -> None:
     Image.open(jpegs / "shapes_05.jpg").resize((320, 240)).save(jpegs / "shapes_01.bmp")
@@ -322,34 +323,36 @@ def test_a_name_that_is_listed_twice(read: Read, voc: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("joined", "sets"), [("01 02", ["train", "val"]), ("01 03", ["train", "trainval", "val"])]
+    ("lists", "options", "counts"),
+    [
+        ({}, (), {"default": 12}),
+        ({}, ("--set", "a"), {"a": 12}),
+        # A list that is the union of two others is not a subset.
+        ({"train": "01", "val": "02", "trainval": "01 02"}, (), {"train": 1, "val": 1}),
+        (
+            {"train": "01", "val": "02", "trainval": "01 03"},
+            (),
+            {"train": 1, "trainval": 2, "val": 1},
+        ),
+    ],
 )
-def test_the_union_of_two_lists_is_not_a_subset(
-    convert: Run, voc: Path, joined: str, sets: list[str]
+def test_subsets(
+    convert: Run, voc: Path, lists: dict[str, str], options: Sequence[str], counts: dict[str, int]
 ) -> None:
-    for name, numbers in (("train", "01"), ("val", "02"), ("trainval", joined)):
-        write_list(voc, *(f"shapes_{number}" for number in numbers.split()), name=name)
-    out = voc.with_name("out")
-    assert re.findall(r"out: (\w+): ", convert(voc, out, "--no-images").out) == sets
-
-
-def test_a_folder_without_lists(convert: Run, voc: Path) -> None:
     for path in (voc / LISTS).iterdir():
         path.unlink()
-    for options, name in (((), "default"), (("--set", "a"), "a")):
-        out = voc.with_name(name)
-        done = convert(voc, out, "--no-images", *options)
-        assert done.out.startswith(f"{out}: {name}: 12 images, 34 objects\n")
-
-
-def label_map(**ids: int) -> str:
-    return "".join(f"item {{ id: {number} name: '{name}' }}\n" for name, number in ids.items())
+    for name, numbers in lists.items():
+        write_list(voc, *(f"shapes_{number}" for number in numbers.split()), name=name)
+    done = convert(voc, voc.with_name("out"), "--no-images", *options)
+    found = re.findall(r"out: (\w+): (\d+) image", done.out)
+    assert {name: int(count) for name, count in found} == counts
 
 
 def test_the_label_map_has_the_classes_of_all_subsets(convert: Run, voc: Path) -> None:
+    out = voc.with_name("out")
     edit(voc / "Annotations" / "shapes_12.xml", "<name>circle<", "<name>arch<", count=0)
-    convert(voc, voc.with_name("out"), "--set", "train").succeeded()
-    names = read_label_map(voc.with_name("out") / "label_map.pbtxt")[0].class_names
+    convert(voc, out, "--set", "train").succeeded()
+    names = read_label_map(out / "label_map.pbtxt")[0].class_names
     assert [*names.items()] == [*enumerate(["arch", "circle", "square", "triangle", "étoile"], 1)]
 
 
@@ -370,7 +373,9 @@ def test_ids_survive_formats_without_ids(
     convert: Run, tmp_path: Path, target: str, other: str
 ) -> None:
     """Ids other than 1 to n are written to a label map next to the annotations."""
-    (tmp_path / "own.pbtxt").write_text(label_map(circle=70, square=9, triangle=3, étoile=90))
+    ids = {"circle": 70, "square": 9, "triangle": 3, "étoile": 90}
+    items = (f"item {{ id: {number} name: '{name}' }}\n" for name, number in ids.items())
+    (tmp_path / "own.pbtxt").write_text("".join(items))
     only = ("--set", "train", "--label-map", tmp_path / "own.pbtxt")
     convert(VOC, tmp_path / target, *only).succeeded()
     path, options = tmp_path / "out" / other, ("--no-images",) * (other == "a.csv")
@@ -450,7 +455,7 @@ def test_classes_that_labelmap_txt_cannot_hold(
     assert what in says and name not in (tmp_path / "out" / "labelmap.txt").read_text()
 
 
-def test_the_checker_agrees(convert: Run, tmp_path: Path) -> None:
+def test_the_shards_are_valid_and_equal_to_the_source(convert: Run, tmp_path: Path) -> None:
     convert(VOC, tmp_path / "out").succeeded()
     report = check_sources([str(tmp_path / "out")])
     assert report.valid and not report.flatten("code")
