@@ -251,16 +251,12 @@ def test_unknown_keys_are_compared(tmp_path: Path) -> None:
     assert dict(diff(tmp_path / "a", tmp_path / "b").values) == {"ours": 1}
 
 
-def test_empty_sides(tmp_path: Path, before: str) -> None:
-    empty = write(tmp_path / "b", train=[], val=[])
-    assert diff(empty, empty).is_equal
-    assert counts(diff(before, empty))["record_removed"] == 2
-    assert counts(diff(empty, before))["record_added"] == 2
-
-
-def test_max_differences_of_each_change_are_listed(tmp_path: Path, before: str) -> None:
+def test_counts_and_listed_changes(tmp_path: Path, before: str) -> None:
     records = [record(f"{n}.png", number=1 + n) for n in range(5)]
     after = write(tmp_path / "b", train=records, val=[record("b.png")])
+    empty = write(tmp_path / "c", train=[], val=[])
+    assert diff(empty, empty).is_equal
+    assert counts(diff(before, empty))["record_removed"] == 2
     found = diff(before, after, max_differences=2)
     assert counts(found) == {"record_added": 5, "record_removed": 1, "box_removed": 1}
     listed = Counter(one.change for one in found.listed)
@@ -314,15 +310,15 @@ def test_odd_boxes_are_compared_as_they_are(tmp_path: Path, name: str) -> None:
     assert counts(diff(b, other, without=["masks", "images"]))["box_added"] == 2
 
 
+COCO = "annotations/instances_train.json"
+
+
 @pytest.mark.parametrize(
     ("name", "file", "old", "new"),
     [
-        ("voc", "Annotations/a.xml", "<xmax>60<", "<xmax>1<"),
-        ("voc", "Annotations/a.xml", "<xmax>60<", "<xmax>nan<"),
-        ("yolo", "labels/train/a.txt", " 0.125", " -0.125"),
-        ("yolo", "labels/train/a.txt", " 0.125", " inf"),
-        ("coco", "annotations/instances_train.json", "[10,20,50", "[10,20,-50"),
-        ("coco", "annotations/instances_train.json", "[10,20,50", "[1e300,20,50"),
+        *(("voc", "Annotations/a.xml", "<xmax>60<", f"<xmax>{x}<") for x in ("1", "nan")),
+        *(("yolo", "labels/train/a.txt", " 0.125", f" {width}") for width in ("-0.125", "inf")),
+        *(("coco", COCO, "[10,20,50", f"[{box}") for box in ("10,20,-50", "1e300,20,50")),
     ],
 )
 def test_inverted_and_infinite_boxes_are_not_compared(

@@ -28,7 +28,7 @@ from tests.commands import TIMEOUT, Run, run_python
 from tests.conftest import CORPUS, examples
 from tests.files import files_in, payloads, subsets_of, write_files
 from tests.mutants.sound import flip
-from tests.records import encode, frame, image, objects
+from tests.records import encode, frame, image, objects, write_shard
 from tests.zip_forge import real_zip
 
 LABEL_MAP = b"item { id: 1 name: 'a' }"
@@ -38,12 +38,11 @@ LABEL_MAP = b"item { id: 1 name: 'a' }"
 @pytest.mark.parametrize(
     ("layout", "shuffle"),
     [
-        (ShardLayout(num_shards=3), None),
-        (ShardLayout(shard_size=50_000), 5),
+        (ShardLayout(num_shards=3), None), (ShardLayout(shard_size=50_000), 5),
         (ShardLayout(compression=Compression.GZIP), None),
         (ShardLayout(num_shards=2, compression=Compression.ZLIB), 7),
     ],
-)
+)  # fmt: skip
 def test_real_shards_keep_every_record(
     corpus: Path, tmp_path: Path, name: str, layout: ShardLayout, shuffle: int | None
 ) -> None:
@@ -60,8 +59,7 @@ def test_real_shards_keep_every_record(
 @examples(40)
 @given(
     st.lists(st.binary(max_size=60), min_size=1, max_size=25),
-    st.integers(1, 6),
-    st.integers(1, 6),
+    *[st.integers(1, 6)] * 2,
     st.one_of(st.none(), st.integers(0, 2**32 - 1)),
 )
 def test_any_records_over_any_numbers_of_shards(
@@ -203,9 +201,8 @@ BOX = objects([(0.1, 0.2, 0.3, 0.4)], ["cat"], [1])
 def fill(folder: Path, name: str, label_map: str) -> Path:
     """Write four records with a class of id 1, and a label map."""
     box = objects([(0.1, 0.2, 0.3, 0.4)], [name], [1])
-    write_records(folder, "train", [encode(image(f"{name}{n}.jpg") | box) for n in range(4)])
-    (folder / "label_map.pbtxt").write_text(label_map)
-    return folder
+    records = (encode(image(f"{name}{n}.jpg") | box) for n in range(4))
+    return Path(write_shard(folder, "train", *records, label_map=label_map)).parent
 
 
 def test_output(run: Run, tmp_path: Path) -> None:
@@ -249,7 +246,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def restore_signals() -> None:
-    """Let Ctrl-C end the process, which a shell in the background makes its children ignore."""
+    """Restore Ctrl-C, which the children of a shell in the background ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

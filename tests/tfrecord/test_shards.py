@@ -225,28 +225,20 @@ def test_commands_see_the_same_sets(tmp_path: Path, run: Run) -> None:
 
 
 TRAIN, NUMBERED = ShardName("train"), ShardName("train", 3, 10)
+EXTENSIONS = (".tfrecord", ".tfrecords", ".record", ".tfrec", ".tfrecord.gz")
+NAMES = {
+    **{f"train{extension}": TRAIN for extension in EXTENSIONS},
+    **{f"train-00003-of-00010{extension}": NUMBERED for extension in ("", *EXTENSIONS)},
+    "train.record-00003-of-00010": NUMBERED,
+    "train.tfrecord-00003-of-00010": NUMBERED,
+    "train-000003-of-000010": NUMBERED,
+    "TRAIN.TFRECORD": ShardName("TRAIN"),
+    "a.b.rf.c0ffee.tfrecord": ShardName("a.b.rf.c0ffee"),
+    **dict.fromkeys(("model.ckpt-00000.data-00000-of-00001", "train.jpg", "train")),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "parsed"),
-    [
-        *(
-            (f"train{extension}", TRAIN)
-            for extension in (".tfrecord", ".tfrecords", ".record", ".tfrec", ".tfrecord.gz")
-        ),
-        ("TRAIN.TFRECORD", ShardName("TRAIN")),
-        ("a.b.rf.c0ffee.tfrecord", ShardName("a.b.rf.c0ffee")),
-        ("train.record-00003-of-00010", NUMBERED),
-        ("train.tfrecord-00003-of-00010", NUMBERED),
-        ("train-00003-of-00010.tfrecord", NUMBERED),
-        ("train-00003-of-00010", NUMBERED),
-        ("train-000003-of-000010", NUMBERED),
-        ("train-00003-of-00010.tfrecord.gz", NUMBERED),
-        ("model.ckpt-00000.data-00000-of-00001", None),
-        ("train.jpg", None),
-        ("train", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "parsed"), NAMES.items())
 def test_names(name: str, parsed: ShardName | None) -> None:
     assert parse_shard_name(name) == parsed
 
@@ -312,21 +304,13 @@ def test_the_label_map_with_the_closest_name_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("filename", "path"),
     [
-        ("a.jpg", "a.jpg"),
-        ("some folder/b.c.rf.0f.jpg", "some folder/b.c.rf.0f.jpg"),
-        ("/home/me/images/a.jpg", "a.jpg"),
-        ("C:\\Users\\me\\a.jpg", "a.jpg"),
-        ("..\\..\\a.jpg", "a.jpg"),
-        ("a/../../b.jpg", "a/b.jpg"),
-        ("a/.. /b.jpg", "a/b.jpg"),
-        ("./a.jpg", "a.jpg"),
-        ("d:a.jpg", "a.jpg"),
-        ("nul\0.jpg", "nul_.jpg"),
-        ("..", ""),
-        ("", ""),
+        ("a.jpg", "a.jpg"), ("some folder/b.c.rf.0f.jpg", "some folder/b.c.rf.0f.jpg"),
+        ("/home/me/images/a.jpg", "a.jpg"), ("C:\\Users\\me\\a.jpg", "a.jpg"), ("d:a.jpg", "a.jpg"),
+        ("..\\..\\a.jpg", "a.jpg"), ("a/../../b.jpg", "a/b.jpg"), ("a/.. /b.jpg", "a/b.jpg"),
+        ("./a.jpg", "a.jpg"), ("nul\0.jpg", "nul_.jpg"), ("..", ""), ("", ""),
         ("кадр 1.jpg", "кадр 1.jpg"),
     ],
-)
+)  # fmt: skip
 def test_safe_relative_paths(filename: str, path: str) -> None:
     assert safe_relative_path(filename) == path
 

@@ -59,24 +59,17 @@ def test_a_folder_is_listed_three_levels_deep_without_hidden_names(bucket: Bucke
 @pytest.mark.parametrize(
     ("pattern", "keys"),
     [
-        ("*/a*", ["1/a", "1/ab", "2/a"]),
-        ("**/a", ["1/2/a", "1/a", "2/a", "a"]),
-        ("1/**", ["1/2/a", "1/a", "1/ab", "1/é ü"]),
-        ("?/a", ["1/a", "2/a"]),
-        ("[!1]/a", ["2/a"]),
-        ("1/é*", ["1/é ü"]),
-        ("*", ["a"]),
-        (".*", [".a"]),
-        ("[[]x]*", ["[x]y"]),
+        ("*/a*", ["1/a", "1/ab", "2/a"]), ("**/a", ["1/2/a", "1/a", "2/a", "a"]),
+        ("1/**", ["1/2/a", "1/a", "1/ab", "1/é ü"]), ("?/a", ["1/a", "2/a"]), ("[!1]/a", ["2/a"]),
+        ("1/é*", ["1/é ü"]), ("*", ["[x]y", "a"]), (".*", [".a"]), ("[[]x]*", ["[x]y"]),
     ],
-)
+)  # fmt: skip
 def test_wildcards_mean_what_they_mean_on_a_disk(
     bucket: Bucket, pattern: str, keys: list[str]
 ) -> None:
     for key in ("a", ".a", "1/a", "1/ab", "1/2/a", "1/é ü", "2/a", "[x]y"):
         bucket.put(key, b"")
-    expected = keys + (["[x]y"] if pattern == "*" else [])
-    assert list(list_remote(bucket.url(pattern))) == sorted(map(bucket.url, expected))
+    assert list(list_remote(bucket.url(pattern))) == sorted(map(bucket.url, keys))
 
 
 def test_changes_and_several_pages(bucket: Bucket) -> None:
