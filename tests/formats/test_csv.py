@@ -60,12 +60,6 @@ class TestReading:
         raccoon = CsvImage((480, 640), 2, [AnnotatedObject("raccoon", [81, 88, 522, 408], place)])
         assert (found, bool(said)) == ({"r-1.jpg": raccoon}, "raccoon " in text)
 
-    @pytest.mark.parametrize("blank", ["", " "])
-    def test_names_of_any_script(self, tmp_path: Path, blank: str) -> None:
-        text = f'\n{HEADER}\n"кадр, 1.jpg",10,10,{blank}"étoile, ""x"" , y"{blank},1,2,3,4\n'
-        found, _ = read_text(tmp_path, text)
-        assert found["кадр, 1.jpg"].objects[0].name == 'étoile, "x" , y'
-
     def test_rows_are_grouped_in_the_order_of_first_appearance(self, tmp_path: Path) -> None:
         rows = ["b.jpg,x,1,1,2,2", "a.jpg,y,1,1,2,2", "b.jpg,z,0,0.5,2,2.25", "c.jpg,z,nan,0,inf,1"]
         found, _ = read_text(tmp_path, "\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows]))
@@ -254,18 +248,6 @@ class TestRecords:
         assert "images whose size differs from the annotation; " in said and said.endswith(where)
         one = found["shapes_01.jpg"]
         assert one.boxes.tolist() == STAR and (one.width, one.height) == (320, 240)
-
-    def test_without_images(self, read: Read, refuse: Refuse, csv: Path) -> None:
-        with_images, _ = read(csv)
-        shutil.rmtree(csv.parent / "images")
-        found, said = read(csv, "--no-images")
-        assert said == "" and list(found) == list(with_images)
-        for name, one in found.items():
-            assert one.boxes.tolist() == with_images[name].boxes.tolist()
-            assert (one.height, one.encoded) == (with_images[name].height, b"")
-        csv.write_text(ROWS.replace("320,240", ","))
-        line = refuse(csv, "--no-images")
-        assert f"normalize boxes in pixels: 1 ({csv}, shapes_01.jpg); add width and" in line
 
     @pytest.mark.parametrize(
         ("before", "after", "says"),

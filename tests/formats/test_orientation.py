@@ -441,8 +441,11 @@ def test_masks_and_keypoints_are_rotated_too(convert: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", one_image.FORMATS)
-def test_without_images_the_annotations_suffice(convert: Run, tmp_path: Path, kind: str) -> None:
+def test_without_images_annotations_need_a_size(convert: Run, tmp_path: Path, kind: str) -> None:
     dataset = one_image.FORMATS[kind](tmp_path, UPRIGHT, [BOX])
     assert "EXIF" not in convert(*dataset, "--no-images").succeeded()
     one = written(tmp_path)
     assert one.boxes.tolist() == [float32(NORMALIZED)] and not one.encoded
+    dataset = one_image.FORMATS[kind](tmp_path, None, [BOX])
+    says = convert(*dataset, "--no-images", "--overwrite").refused()
+    assert "normalize boxes in pixels: 1 (" in says and NAME.partition(".")[0] in says

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 import tfod
 from datumaro.components.dataset import Dataset
+from tfod.cli.arguments import COMMANDS
 from tfod.detection import keys
 from tfod.detection.detection import Detection
 from tfod.detection.detections import Detections
@@ -26,7 +27,6 @@ from tfod.sources.reading import find_readable
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
 
-from tests.cli.test_help import COMMANDS
 from tests.commands import Run
 from tests.files import write_files
 from tests.image_kinds import HEIGHT, WIDTH, saved
