@@ -9,6 +9,7 @@ folders and rotated boxes, and needs no label map. Sources: the devkit's VOC2012
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import posixpath
@@ -45,6 +46,7 @@ _SPLITS = ("train", "valid", "val", "test")  # Roboflow's folders, each with XML
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
+_walk_xml_files = functools.partial(walk_files, extensions=(".xml",))
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _ROOT = "annotation"
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -67,10 +69,6 @@ def _list_image_folders(folder: str) -> list[str]:
     paths = list(walk_files(folder, FORMAT_OF_EXTENSION))
     stems = {os.path.splitext(os.path.basename(path))[0] for path in paths}
     return sorted(set(map(os.path.dirname, paths))) if len(stems) == len(paths) else []
-
-
-def _walk_xml_files(folder: str) -> Iterator[str]:
-    return walk_files(folder, (".xml",))
 
 
 def read(source: str, options: Options) -> Dataset:
@@ -271,8 +269,8 @@ def _read_object(
     boxes = [child for child in children if child.tag == "bndbox"]
     if len(boxes) > 1:
         problems.add("objects with several <bndbox>, read only the first", location)
-    unread = [child.tag for child in children if child.tag not in _FIELDS]
-    unread = [tag for tag in unread if texts.get(tag) != ""]
+    tags = (child.tag for child in children if child.tag not in _FIELDS)
+    unread = [tag for tag in tags if texts.get(tag) != ""]
     unread += [side.tag for child in boxes for side in child if side.tag not in _BOX_TAGS]
     if unread:
         degrees = degrees or element.findtext(".//rotation") or element.findtext(_CVAT_ROTATION)
@@ -287,8 +285,6 @@ def _read_object(
 
 def _read_flag(text: str, tag: str, location: str, problems: ConversionProblems) -> int:
     """Read a whole number, or a word for 0 or 1; other texts are counted and become 0."""
-    if text in ("0", "1"):
-        return int(text)
     with contextlib.suppress(ValueError):
         value = float(_FLAG_WORDS.get(text.lower(), text))
         if value.is_integer() and abs(value) < 1 << 63:
