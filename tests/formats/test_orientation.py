@@ -449,3 +449,4 @@ def test_without_images_annotations_need_a_size(convert: Run, tmp_path: Path, ki
     dataset = one_image.FORMATS[kind](tmp_path, None, [BOX])
     says = convert(*dataset, "--no-images", "--overwrite").refused()
     assert "normalize boxes in pixels: 1 (" in says and NAME.partition(".")[0] in says
+    assert "; add width and" in says and "outside" not in says

@@ -254,6 +254,7 @@ class DatasetBuilder:
         size = NORMALIZED if self.is_normalized else frame.size
         if size is None and objects:
             problems.add(_NO_SIZE, location)
+            objects = []  # every box would be outside its image
         unit = size or NORMALIZED
         objects = [item.enclose(unit) for item in objects]
         corners, rows = select_writable_boxes(
