@@ -103,17 +103,18 @@ def test_keypoints_after_a_box(
     convert: Run, tmp_path: Path, shape: str, line: str, xy: Any, shown: list[int]
 ) -> None:
     yaml = f"{ONE}kpt_shape: {shape}\nflip_idx: [0]\nkpt_names: [of, other, points]\n"
-    source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX} {line}\n"})
+    source = dataset(tmp_path / "s", yaml, {"train": f"1 {BOX} {line}\n{LINE}"})
     assert convert(source, tmp_path / "out").succeeded() == ""
     one = only(tmp_path / "out")
-    assert one.boxes.tolist() == [NORMALIZED] and one.class_text == ["dog"]
-    assert one.keypoints is not None and one.keypoints.visibility.tolist() == [shown]
+    assert one.boxes.tolist() == [NORMALIZED] * 2 and one.class_text == ["dog", "cat"]
+    assert one.keypoints is not None
+    assert one.keypoints.visibility.tolist() == [shown, [0] * len(shown)]
     assert not one.keypoints.names
     np.testing.assert_allclose(one.keypoints.xy[0], xy, atol=1e-6)
     convert(tmp_path / "out", tmp_path / "c", "--to=coco").succeeded()
     text = (tmp_path / "c/annotations/instances_train.json").read_text()
-    (annotation,) = json.loads(text)["annotations"]
-    assert annotation.get("num_keypoints", 0) == np.count_nonzero(shown)
+    counts = [one.get("num_keypoints", 0) for one in json.loads(text)["annotations"]]
+    assert counts == [np.count_nonzero(shown), 0]
 
 
 @pytest.mark.parametrize(
