@@ -175,7 +175,9 @@ def test_names_do_not_steer_the_terminal(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file sizes are limited there")
-@pytest.mark.parametrize("command", ["check --format=json a.record", "describe a.record", "rules"])
+@pytest.mark.parametrize(
+    "command", ["check --format=json a.record", "describe a.record", "rules", "--help"]
+)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_disk_that_takes_half_of_standard_output(command: str, unbuffered: str) -> None:
     import resource
