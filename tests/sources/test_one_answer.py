@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,12 @@ from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.example.example_batch import ExampleBatch
 from tfod.sources.layouts import LAYOUTS, find_layout
-from tfod.sources.reading import find_readable
+from tfod.sources.reading import find_label_map, find_readable
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
 
 from tests.commands import Run
-from tests.files import write_files
+from tests.files import write_file, write_files
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, frame, image, objects
 from tests.zip_forge import real_zip
@@ -266,3 +266,47 @@ def test_one_answer(run: Run, tmp_path: Path, name: str, command: str) -> None:
         return
     found = ANSWERS[command](run, source, tmp_path / "out")
     assert {name: getattr(expected, name) for name in found} == found
+
+
+# A label map one folder up is used only if it has the classes of the shard
+
+ABOVE = {
+    "one text of several": (["horse", "dog"], [7, 8], True),
+    "the text, whatever the id": (["cat"], [2], True),
+    "no text of the map": (["horse"], [1], False),
+    "all ids, without texts": (None, [1, 2], True),
+    "an id too many, without texts": (None, [1, 3], False),
+    "ids from 0, without texts": (None, [0, 1], False),
+    "no objects": ([], [], True),
+}  # fmt: skip
+
+
+def write_below(folder: Path, texts: Sequence[str] | None, ids: Sequence[int]) -> Path:
+    """Write a shard into a folder below a label map; its first record has no object."""
+    features = image("b.jpg") | (objects(BOXES[:1] * len(ids), texts, ids) if ids else {})
+    shard = frame(encode(image("a.jpg")), encode(features))
+    return write_files(folder, {"label_map.pbtxt": MAP, "day/a.tfrecord": shard}) / "day/a.tfrecord"
+
+
+@pytest.mark.parametrize("case", ABOVE)
+@pytest.mark.parametrize("is_zipped", [False, True])
+def test_a_label_map_above_is_used_or_named(tmp_path: Path, case: str, is_zipped: bool) -> None:
+    texts, ids, is_taken = ABOVE[case]
+    source = shard = write_below(tmp_path, texts, ids)
+    if is_zipped:
+        files = {
+            path: (tmp_path / path).read_bytes() for path in ("label_map.pbtxt", "day/a.tfrecord")
+        }
+        source = write_file(tmp_path / "a.zip", real_zip(files.items()))
+    shards = find_readable(source)
+    (file,) = shards.label_maps.values()
+    assert (file is not None) is is_taken
+    assert (find_label_map(str(shard))[0] is not None) is is_taken
+    assert ["label_map.pbtxt" in note for note in shards.notes] == [True] * (not is_taken)
+
+
+def test_a_label_map_next_to_the_shard_is_always_used(tmp_path: Path, run: Run) -> None:
+    shard = write_below(tmp_path, ["horse"], [1])
+    (shard.parent / "label_map.pbtxt").write_text(MAP)
+    assert find_label_map(str(shard))[0] == str(shard.parent / "label_map.pbtxt")
+    assert "LAB006" in run("check", shard).out  # the text is not in the label map
