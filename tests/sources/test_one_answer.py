@@ -28,7 +28,7 @@ from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
 
 from tests.commands import Run
-from tests.files import write_file, write_files
+from tests.files import files_in, write_file, write_files
 from tests.image_kinds import HEIGHT, WIDTH, saved
 from tests.records import encode, frame, image, objects
 from tests.zip_forge import real_zip
@@ -294,10 +294,7 @@ def test_a_label_map_above_is_used_or_named(tmp_path: Path, case: str, is_zipped
     texts, ids, is_taken = ABOVE[case]
     source = shard = write_below(tmp_path, texts, ids)
     if is_zipped:
-        files = {
-            path: (tmp_path / path).read_bytes() for path in ("label_map.pbtxt", "day/a.tfrecord")
-        }
-        source = write_file(tmp_path / "a.zip", real_zip(files.items()))
+        source = write_file(tmp_path / "a.zip", real_zip(files_in(tmp_path).items()))
     shards = find_readable(source)
     (file,) = shards.label_maps.values()
     assert (file is not None) is is_taken
