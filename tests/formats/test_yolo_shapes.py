@@ -1,4 +1,4 @@
-"""Outlines and poses that Ultralytics reads, and a data.yaml that it takes unchanged.
+"""Outlines and poses that Ultralytics reads, and a data.yaml that needs no change.
 
 Ultralytics 8.4.190, ultralytics/data/utils.py: line 467 refuses labels that mix outlines and boxes,
 474 poses with another number of columns, 480 coordinates outside the image.
