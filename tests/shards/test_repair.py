@@ -135,10 +135,10 @@ def test_layout_names_and_compression_stay(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_label_map_for_all_shards_replaces_theirs(run: Run, tmp_path: Path) -> None:
-    other_ids = b"item { id: 7 name: 'cat' }\nitem { id: 8 name: 'dog' }\n"
+    label_map = b"item { id: 7 name: 'cat' }\nitem { id: 8 name: 'dog' }\n"
     source = write_files(tmp_path / "in", {"a.tfrecord": shard(record()), "a.pbtxt": LABEL_MAP})
-    write_files(tmp_path, {"new.pbtxt": other_ids})
-    assert run(source, tmp_path / "out", "--label-map", tmp_path / "new.pbtxt").code == 0
+    path = write_file(tmp_path / "new.pbtxt", label_map)
+    assert run(source, tmp_path / "out", "--label-map", path).code == 0
     assert sorted(files_in(tmp_path / "out")) == ["a.tfrecord", "label_map.pbtxt"]
     assert files_in(tmp_path / "out")["a.tfrecord"] == shard(record(label=[7, 8]))
     assert run(source, tmp_path / "none", "--label-map", "no-such-map").code == 2
@@ -205,34 +205,28 @@ def test_wrong_arguments_change_nothing(
     assert files_in(source.parent) == before and not Path("new").exists()
 
 
-def test_the_largest_record_is_an_environment_variable(
-    run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_files(source, {"train.tfrecord": shard(other(), record(encoded=jpeg() + bytes(700_000)))})
-    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "600000")
-    assert "TFOD_MAX_RECORD_BYTES" in run(source, tmp_path / "out").refused()
-    assert not (tmp_path / "out").exists()
-    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "800000")
-    assert run(source, "--dry-run").code == 0
-
-
 def test_sources_that_are_refused(
     run: Run, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    out = tmp_path / "out"
     with (source / "train.tfrecord").open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        assert "only files on this machine can be repaired" in run("-", tmp_path / "out").refused()
+        assert "only files on this machine can be repaired" in run("-", out).refused()
+    write_files(source, {"train.tfrecord": shard(other(), record(encoded=jpeg() + bytes(700_000)))})
+    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "600000")
+    assert "TFOD_MAX_RECORD_BYTES" in run(source, out).refused()
+    monkeypatch.setenv("TFOD_MAX_RECORD_BYTES", "800000")
+    assert run(source, "--dry-run").code == 0
     write_files(source, {"label_map.pbtxt": b"# x\n" * (2 << 20)})
-    assert "is too long for a label map (above 4 MiB)" in run(source, tmp_path / "out").refused()
-    assert not (tmp_path / "out").exists()
+    assert "is too long for a label map (above 4 MiB)" in run(source, out).refused()
+    assert not out.exists()
 
 
 def test_nothing_is_written_if_the_report_cannot_be_written(run: Run, tmp_path: Path) -> None:
     """The disk is full when its last bytes are written."""
     boxes = [(n / 4000, 0.5, 0.75, 1.01) for n in range(2000)]  # each a change
-    source = write_files(
-        tmp_path / "in", {"a.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
-    )
+    files = {"a.tfrecord": shard(with_boxes(boxes)), "label_map.pbtxt": LABEL_MAP}
+    source = write_files(tmp_path / "in", files)
     arguments = [str(source), f"{tmp_path}/out", "--output", f"{tmp_path}/report.json"]
     done = run(*arguments)
     assert done.code == 1

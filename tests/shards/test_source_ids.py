@@ -105,8 +105,7 @@ def test_unusual_ids_are_those_that_do_not_parse(texts: list[str]) -> None:
 
 
 def test_all_numbers_are_used() -> None:
-    texts = [*map(str, range(1, 5)), "a.jpg"]
-    numbers = SourceIdNumbers(4, lambda: find_last_number(texts, 4))
+    numbers = SourceIdNumbers(4, lambda: find_last_number(["1", "2", "3", "4", "a.jpg"], 4))
     with pytest.raises(TfodError, match="all source ids up to 4"):
         numbers.number(Detection(source_id="a.jpg"))
 

@@ -45,6 +45,10 @@ def walk(
     return records, [(one.kind, one.record, one.offset, one.skipped) for one in damages]
 
 
+def walk_parts(data: bytes) -> list[RecordBatch | Damage]:
+    return list(reader.walk(io.BytesIO(data), "x", len(data)))
+
+
 def all_except(record: int) -> list[tuple[int, int, bytes]]:
     return [(n, STARTS[n], PAYLOADS[n]) for n in range(6) if n != record]
 
@@ -60,17 +64,18 @@ def test_wrong_bytes_cost_one_record(sized: bool, record: int) -> None:
         assert found == (all_except(record), [(DamageKind.LENGTH_CRC, record, start, end - start)])
 
 
-def test_a_damage_tells_whether_reading_continues() -> None:
-    for record in (4, 5):
-        parts = reader.walk(io.BytesIO(flip(DATA, STARTS[record])), "x", len(DATA))
-        (damage,) = (one for one in parts if isinstance(one, Damage))
-        assert damage.resumed is (record < 5)
-
-
-def test_a_file_of_another_kind_is_not_searched() -> None:
-    (damage,) = reader.walk(io.BytesIO(b"PK\x03\x04" + DATA), "x", len(DATA) + 4)
+def test_reading_continues_in_shards_only() -> None:
+    for data, resumes in ((flip(DATA, STARTS[4]), True), (flip(DATA, STARTS[5]), False)):
+        (damage,) = (one for one in walk_parts(data) if isinstance(one, Damage))
+        assert damage.resumed is resumes
+    (damage,) = walk_parts(b"PK\x03\x04" + DATA)
     assert isinstance(damage, Damage)
     assert damage.kind is DamageKind.FOREIGN and "zip archive" in damage.cause
+    # A file that became shorter.
+    batch, damage = reader.walk(io.BytesIO(DATA[: STARTS[4]]), "x", len(DATA))
+    assert isinstance(batch, RecordBatch) and len(batch) == 4
+    assert isinstance(damage, Damage)
+    assert (damage.kind, damage.record) == (DamageKind.TRUNCATED_HEADER, 4)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +166,3 @@ def test_a_damaged_first_header_is_not_taken_for_zlib() -> None:
     records, reported = walk(flip(data, 9))
     assert reported == [(DamageKind.LENGTH_CRC, 0, 0, 16 + 0x178)]
     assert [payload for _, _, payload in records] == PAYLOADS
-
-
-def test_a_file_that_became_shorter_is_reported() -> None:
-    batch, damage = reader.walk(io.BytesIO(DATA[: STARTS[4]]), "x", len(DATA))
-    assert isinstance(batch, RecordBatch) and len(batch) == 4
-    assert isinstance(damage, Damage)
-    assert (damage.kind, damage.record) == (DamageKind.TRUNCATED_HEADER, 4)

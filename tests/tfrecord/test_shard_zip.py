@@ -1,4 +1,4 @@
-"""Shards in zips are read in place by the same functions, and unsafe zips are refused."""
+"""Shards in zips: read in place by the same functions, and unsafe zips are refused."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_files_appear_when_they_are_complete(tmp_path: Path) -> None:
         assert (tmp_path / "s.tfrecord").read_bytes() == b"before"
     assert payloads(str(tmp_path / "s.tfrecord")) == [b"x" * 3_000_000]
     assert os.listdir(tmp_path) == ["s.tfrecord"]
-    # Their permissions are those of any new file.
+    # All new files have the same permissions.
     (tmp_path / "plain").touch()
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert len(modes) == 1

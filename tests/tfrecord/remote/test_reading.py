@@ -62,22 +62,21 @@ def test_an_object_is_read_once(bucket: Bucket, size: int) -> None:
     assert bucket.line.sent <= 1.01 * size + 5000
 
 
-def test_the_start_and_the_size_cost_few_bytes(bucket: Bucket, large: str) -> None:
+def test_parts_of_a_stream(bucket: Bucket, large: str) -> None:
     with RemoteStream(large, read_ahead=False) as stream:
         stream.read(12)
     assert len(bucket.requests) == 3
     assert bucket.line.sent < MIB
-    bucket.forget()
-    assert get_shard_size(large) == 20 * MIB
-    assert bucket.line.sent < 2000
-
-
-def test_a_stream_continues_at_any_byte(large: str) -> None:
     with open_shard(large) as (stream, _):
         for place in (15 * MIB, 3, 19 * MIB):
             stream.seek(place)
             assert stream.tell() == place
             assert stream.read(12) == noise(20 * MIB)[place : place + 12]
+
+
+def test_the_size_costs_few_bytes(bucket: Bucket, large: str) -> None:
+    assert get_shard_size(large) == 20 * MIB
+    assert bucket.line.sent < 2000
 
 
 def test_cut_connections_are_opened_again(bucket: Bucket, large: str) -> None:
@@ -221,14 +220,6 @@ def test_an_object_is_one_answer(web: Served, behaviour: str, size: int) -> None
     assert server.requests[-1] == ("GET", "/a.tfrecord", "")
 
 
-def test_an_answer_that_is_cut_is_an_error(web: Served) -> None:
-    server, url = web
-    server.files["/a.tfrecord"] = noise(4 * MIB)
-    server.cut_after.append(2 * MIB)
-    with pytest.raises(RemoteError, match=r"cannot be reached: ClientPayloadError: .*; try again"):
-        digest_of(f"{url}/a.tfrecord")
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -295,8 +286,12 @@ def test_pages_of_links_are_folders(web: Served) -> None:
     assert len(server.requests) <= 3
 
 
-def test_an_endless_redirect_is_an_error(web: Served) -> None:
+def test_answers_that_do_not_end(web: Served) -> None:
     server, url = web
+    server.files["/a.tfrecord"] = noise(4 * MIB)
+    server.cut_after.append(2 * MIB)
+    with pytest.raises(RemoteError, match=r"cannot be reached: ClientPayloadError: .*; try again"):
+        digest_of(f"{url}/a.tfrecord")
     server.redirect = "/a.tfrecord"
     output = r"^http://127\S+/a.tfrecord: cannot be reached: TooManyRedirects: "
     for read in (RemoteStream, list_remote):
