@@ -70,9 +70,6 @@ def test_records_are_those_of_the_script(read: Read) -> None:
     assert one.encoded == data and one.sha256 == hashlib.sha256(data).hexdigest()
     png = found["shapes_03.png"]
     assert png.format == "png" and png.encoded == (IMAGES / "shapes_03.png").read_bytes()
-
-
-def test_difficult_objects_can_be_left_out(read: Read) -> None:
     found, said = read(VOC, "--ignore-difficult")
     assert found[FIRST].boxes.tolist() == [FIRST_BOXES[0], FIRST_BOXES[2]]
     assert re.search(r"difficult objects, left out: \d \(the first: .*01.xml, line 26\)", said)
@@ -298,9 +295,14 @@ def test_two_folders_of_annotations(refuse: Refuse, voc: Path) -> None:
     ],
 )
 def test_lines_of_lists(read: Read, voc: Path, line: str) -> None:
-    write_list(voc, *(line.format(f"shapes_{number}") for number in ("01", "02")))
+    lines = [line.format(f"shapes_{number}") for number in ("01", "02")]
+    write_list(voc, *lines)
     found, said = read(voc)
     assert said == "" and list(found) == [FIRST, "shapes_02.jpg"]
+    write_list(voc, *lines, "shapes_01")
+    twice, said = read(voc)
+    assert "annotations that are listed twice in a set, written once" in said
+    assert "shapes_01.xml)" in said and list(twice) == list(found)
 
 
 @pytest.mark.parametrize("stem", ["front/my one", "frame.000123", "a.v2", "a 1", "it's"])
@@ -313,13 +315,6 @@ def test_unusual_names_in_lists(read: Read, voc: Path, stem: str) -> None:
         write_list(voc, line)
         for options in ((), ("--no-images",)):
             assert list(read(voc, *options)[0]) == [f"{stem}.jpg"], line
-
-
-def test_a_name_that_is_listed_twice(read: Read, voc: Path) -> None:
-    write_list(voc, "shapes_01", "shapes_02", "shapes_01.jpg")
-    found, said = read(voc)
-    assert "annotations that are listed twice in a set, written once" in said
-    assert "shapes_01.xml)" in said and list(found) == [FIRST, "shapes_02.jpg"]
 
 
 @pytest.mark.parametrize(
