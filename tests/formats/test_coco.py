@@ -203,10 +203,9 @@ def test_flags_of_crowds(convert: Run, tmp_path: Path, flag: Any, expected: int)
 
 
 def test_two_sets_that_contradict_each_other(convert: Run, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(EXAMPLES / "shapes_coco", tmp_path / "c"))
-    file = folder / "annotations" / "instances_val.json"
+    file = Path(shutil.copytree(COCO, tmp_path / "annotations")) / "instances_val.json"
     edited_json(file, lambda found: found["categories"][1].update(name="box"), file)
-    says = convert(folder, tmp_path / "out").refused()
+    says = convert(tmp_path, tmp_path / "out").refused()
     assert "category 3 is 'box', but 'square' in another set" in says
 
 

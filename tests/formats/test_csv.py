@@ -250,15 +250,11 @@ class TestRecords:
         assert one.boxes.tolist() == STAR and (one.width, one.height) == (320, 240)
 
     @pytest.mark.parametrize(
-        ("before", "after", "says"),
-        [
-            ("shapes_01", "shapes_99", "/images/shapes_99.jpg, of "),
-            ("shapes_01", "../../x", "images that are missing: 1 ("),
-            ("196", "left", "train_labels.csv, row 3: xmin is 'left' instead of a number"),
-        ],
+        ("after", "says"),
+        [("shapes_99", "/images/shapes_99.jpg, of "), ("../../x", "images that are missing: 1 (")],
     )
-    def test_refusals(self, refuse: Refuse, csv: Path, before: str, after: str, says: str) -> None:
-        csv.write_text(ROWS.replace(before, after))
+    def test_missing_images(self, refuse: Refuse, csv: Path, after: str, says: str) -> None:
+        csv.write_text(ROWS.replace("shapes_01", after))
         assert says in refuse(csv)
 
     def test_unread_rows_and_columns(self, convert: Run, csv: Path, tmp_path: Path) -> None:
