@@ -30,19 +30,14 @@ def lines_of(found: Description) -> list[str]:
     return [" ".join(line.split()) for line in found.to_text("x").splitlines()]
 
 
-def counted(classes: Counter[Any]) -> dict[str, Counter[str]]:
-    """Boxes by text and by id, in the form of the figures of the corpus."""
+def assert_counts(classes: Counter[Any], figures: dict[str, Any]) -> None:
+    """Assert that boxes by text and by id are those that TensorFlow counted in a shard."""
     texts, labels = Counter[str](), Counter[str]()
     for (text, label), count in classes.items():
         texts.update({} if text is None else {text: count})
         labels.update({} if label is None else {str(label): count})
-    return {"class_text": texts, "class_label": labels}
-
-
-def expected_classes(*shards: dict[str, Any]) -> dict[str, Counter[str]]:
-    """The counts of TensorFlow in these shards."""
-    names = ("class_text", "class_label")
-    return {name: sum((Counter(one.get(name, {})) for one in shards), Counter()) for name in names}
+    assert texts == figures.get("class_text", {})
+    assert labels == figures.get("class_label", {})
 
 
 @pytest.mark.parametrize("name", SHARDS)
@@ -60,7 +55,7 @@ def test_a_shard(corpus: Path, figures: dict[str, Any], name: str) -> None:
     assert (found.records, found.damaged) == (expected["records"], 0)
     assert found.boxes == expected.get("boxes", 0)
     (classes,) = found.class_boxes.values()
-    assert counted(classes) == expected_classes(expected)
+    assert_counts(classes, expected)
     objects = found.numbers["boxes in an image"]
     assert objects.total() == found.records and objects[0] == found.without_boxes
     assert sum(number * images for number, images in objects.items()) == found.boxes
@@ -78,7 +73,7 @@ def test_several_shards_by_subset(
     expected = {one: figures[f"{folder.name}/{one}.tfrecord"] for one in ("test", "train", "val")}
     assert found.class_boxes.keys() == expected.keys()
     for subset, one in expected.items():
-        assert counted(found.class_boxes[subset]) == expected_classes(one)
+        assert_counts(found.class_boxes[subset], one)
     assert (found.shards, found.boxes) == (3, sum(one["boxes"] for one in expected.values()))
 
 

@@ -23,15 +23,12 @@ from tests.tfrecord.remote.servers import Web
 @pytest.mark.parametrize(
     ("path", "name", "folder"),
     [
-        ("s3://b/d/a?b.tfrecord", "a?b.tfrecord", "s3://b/d"),
-        ("s3://b/a", "a", "s3://b"),
-        ("s3://b", "b", "s3://b"),
+        ("s3://b/d/a?b.tfrecord", "a?b.tfrecord", "s3://b/d"), ("s3://b/a", "a", "s3://b"),
         ("https://h:1/d/a%20b.record?x=/y", "a b.record", "https://h:1/d"),
-        ("https://h/d/a%2Fb", "a%2Fb", "https://h/d"),
-        ("memory://a/b", "b", "memory://a"),
-        ("/d/a", "a", "/d"),
+        ("https://h/d/a%2Fb", "a%2Fb", "https://h/d"), ("s3://b", "b", "s3://b"),
+        ("memory://a/b", "b", "memory://a"), ("/d/a", "a", "/d"),
     ],
-)
+)  # fmt: skip
 def test_parts_of_urls(path: str, name: str, folder: str) -> None:
     assert (get_name(path), get_folder(path)) == (name, folder)
 
