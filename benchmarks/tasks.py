@@ -132,7 +132,8 @@ def save_in_place(count: int) -> Sample:
     def make_item(number: int) -> DatasetItem:
         image = Image.from_numpy(None, size=(HEIGHT, WIDTH), ext=".jpg")
         boxes = _boxes(EXPORTED_BOXES)
-        return DatasetItem(f"{number:06d}", f"s{number % 10}", media=image, annotations=boxes)
+        subset = f"s{number % 10}"
+        return DatasetItem(f"{number:06d}", subset=subset, media=image, annotations=boxes)
 
     dataset = _dataset_of([make_item(number) for number in range(count)])
     with _scratch_folder() as folder:
