@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,14 +22,15 @@ from tfod.detection.images.mask_images import (
 
 def _decode_with_tensorflow(data: bytes) -> np.ndarray:
     """The call of both, tf_example_decoder.py of object_detection and of official/vision."""
-    import tensorflow as tf
-
+    tf = pytest.importorskip("tensorflow")
     pixels: np.ndarray = tf.io.decode_png(data, channels=1, dtype=tf.uint8).numpy()[..., 0]
     return pixels
 
 
 def _decode_with_opencv(data: bytes) -> np.ndarray:
-    return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+    cv2 = pytest.importorskip("cv2")
+    pixels: np.ndarray = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+    return pixels
 
 
 DECODERS = {
@@ -61,7 +61,7 @@ def test_a_palette_of_gray_is_one_channel_as_tensorflow_decodes_it(colors: int) 
         ((colors - np.arange(colors))[:, None].repeat(3, 1), True),
         (np.arange(3 * colors).reshape(-1, 3), False),
     ):
-        image = Image.fromarray(indices, mode="P")
+        image = Image.frombytes("P", indices.shape[::-1], indices.tobytes())
         image.putpalette(palette.astype(np.uint8).tobytes())
         image.save(file := io.BytesIO(), "PNG")
         pixels = decode_pixels(file.getvalue())
