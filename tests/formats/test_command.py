@@ -321,7 +321,7 @@ def test_frames_of_subsets_in_any_order(run: Run, tmp_path: Path) -> None:
     run("convert", tmp_path / "a.xml", tmp_path / "out", "--to", "voc").succeeded()
     lists = tmp_path / "out" / "ImageSets" / "Main"
     names = {path.stem: path.read_text().split() for path in lists.iterdir()}
-    assert (names["train"], names["val"]) == (["0", "2"], ["1"])
+    assert names == {"train": ["0", "2"], "val": ["1"]}
 
 
 def test_layers_and_rotations_of_cvat(run: Run, tmp_path: Path) -> None:

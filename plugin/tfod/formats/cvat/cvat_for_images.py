@@ -85,10 +85,8 @@ def read(source: str, options: Options) -> Dataset:
         (name, (_build(frame, detection_builder, images, file, builder) for frame in frames))
         for name, frames in groups
     )
-
-    names = [] if meta.is_project else [options.subset or default_subset]
     losses = detection_builder.losses, detection_builder.changes
-    return builder.build_dataset(subsets, names, [file], losses=losses)
+    return builder.build_dataset(subsets, [], [file], losses=losses)
 
 
 def _find_image_files(file: str, options: Options) -> ImageFiles:
