@@ -117,22 +117,27 @@ def export(
     temp_root: str | None = None,
 ) -> None:
     """Export a task, a job or a project into a file."""
-    from cvat.apps.dataset_manager.bindings import JobData, ProjectData, TaskData
     from cvat.apps.dataset_manager.formats.registry import make_exporter
+
+    data = load(instance)
+    exporter = make_exporter(format_name)
+    with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
+        exporter(file, temp_dir, data, save_images=save_images)
+
+
+def load(instance: Task | Job | Project) -> Any:
+    """Put the annotations into the tables, and return them as CVAT gives them to an exporter."""
+    from cvat.apps.dataset_manager.bindings import JobData, ProjectData, TaskData
     from cvat.apps.engine import tables
 
     tables.reset()
     if isinstance(instance, Project):
-        data: Any = ProjectData(instance)
         for task in instance.tasks:
             tables.store(task, task.id, task.annotations)
-    elif isinstance(instance, Job):
-        data = JobData(instance.task.annotations, instance)
+        return ProjectData(instance)
+    if isinstance(instance, Job):
         own = instance.task.annotations.within(instance.start, instance.stop)
         tables.store(instance.task, instance.id, own)
-    else:
-        data = TaskData(instance.annotations, instance)
-        tables.store(instance, 1, instance.annotations)
-    exporter = make_exporter(format_name)
-    with open(dst_file, "wb") as file, TemporaryDirectory(dir=temp_root) as temp_dir:
-        exporter(file, temp_dir, data, save_images=save_images)
+        return JobData(instance.task.annotations, instance)
+    tables.store(instance, 1, instance.annotations)
+    return TaskData(instance.annotations, instance)
