@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
+from tfod.detection.detection import Detection, PngMask
+from tfod.detection.images.exif_rotation import unrotate
 from tfod.detection.images.mask_images import (
     decode_mask_png,
     decode_pixels,
@@ -66,8 +68,14 @@ def test_a_palette_of_gray_is_one_channel_as_tensorflow_decodes_it(colors: int) 
         image.save(file := io.BytesIO(), "PNG")
         pixels = decode_pixels(file.getvalue())
         assert np.array_equal(pixels, palette[indices][..., 0] if is_gray else palette[indices])
+        turned = unrotate(
+            Detection(image_masks={"semantic": PngMask(file.getvalue())}), 8
+        ).image_masks["semantic"]
         if is_gray:
             assert np.array_equal(pixels, _decode_with_tensorflow(file.getvalue()))
+            assert decode_pixels(turned.data).shape == pixels.shape[::-1]
+        else:  # several channels are kept as they are
+            assert turned.data == file.getvalue()
 
 
 _COORDINATES = st.integers(-40, 120).map(lambda value: value / 4)

@@ -129,8 +129,12 @@ def encode_mask_png(mask: np.ndarray, *, is_box: bool = False) -> bytes:
 
 
 def encode_gray_png(pixels: np.ndarray) -> bytes:
-    """Encode bool or uint8 of shape (height, width) as a one-channel PNG of eight bits."""
-    header = struct.pack(">II5B", *pixels.shape[::-1], *_GRAY)
+    """Encode bool or uint8 of shape (height, width) as a one-channel PNG of eight bits.
+
+    Raises ValueError for other shapes.
+    """
+    height, width = pixels.shape
+    header = struct.pack(">II5B", width, height, *_GRAY)
     return _SIGNATURE + _chunk(b"IHDR", header) + _pack_rows(pixels) + _END
 
 
