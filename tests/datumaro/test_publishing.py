@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,15 @@ class TestInPlace:
         }
         expected_ids = ["a", "b", "c", *["new"] * is_put]
         assert sorted(one.id for one in import_dataset(tmp_path)) == expected_ids
+
+    def test_a_label_map_that_is_gone_is_an_error_of_the_export(self, tmp_path) -> None:
+        (label_map := tmp_path / "x.pbtxt").write_text("item { id: 1 name: 'x' }")
+        source = dataset_of(item("a", subset="a"))
+        export(source, tmp_path / "d", label_map=str(label_map))
+        label_map.unlink()
+        source.put(item("b", subset="a"))
+        with pytest.raises(compat.errors.DatasetExportError, match=re.escape("x.pbtxt")):
+            source.save(label_map=str(label_map))
 
     @pytest.mark.parametrize("name", ["c", "b, c\n"])
     def test_an_emptied_subset_has_no_shard(self, tmp_path, name: str) -> None:

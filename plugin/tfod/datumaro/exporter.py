@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from abc import abstractmethod
@@ -30,7 +31,7 @@ from tfod.tfrecord.writer import OptionError, ShardSetWriter
 _log = logging.getLogger("tfod.datumaro")
 NO_CLASS = -1
 """The id of objects without a class in formats without class texts, in which 0 may be a class."""
-_OF_THE_CALL = frozenset(("ctx", "stream"))
+_CALL_ARGUMENTS = frozenset(("ctx", "stream"))
 """Arguments of Datumaro that are not options of the format."""
 EMPTY_VALUES = (None, False, "")
 """Values of attributes that formats without attributes drop without a warning."""
@@ -120,7 +121,7 @@ class ShardExporter(compat.Exporter):
     def apply(self) -> None:
         """Write all files, or raise and leave everything unchanged."""
         try:
-            self._prepare(self._assign_ids())
+            self._prepare(self._export_classes)
             with Output() as self._output:
                 self._write_items()
                 self._complete()
@@ -168,15 +169,22 @@ class ShardExporter(compat.Exporter):
 
     def _has_written(self, previous: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
         """Return whether these are the previous options, and the label maps of the folder."""
-        if previous != {name: options[name] for name in options if name not in _OF_THE_CALL}:
+        if previous != {name: options[name] for name in options if name not in _CALL_ARGUMENTS}:
             return False
-        subsets = self._extractor.subsets()
-        texts = self._layout.make_texts(self._assign_ids().label_map, subsets).items()
+        try:
+            label_map = self._export_classes.label_map
+            texts = self._layout.make_texts(label_map, self._extractor.subsets()).items()
+        except TfodError:
+            return False  # apply() reports it
         paths = {os.path.join(self._save_dir, name): text for name, text in texts}
         return all(
             os.path.exists(path) and not _has_other_classes(path, text)
             for path, text in paths.items()
         )
+
+    @functools.cached_property
+    def _export_classes(self) -> ExportClasses:
+        return self._assign_ids()
 
     def _assign_ids(self) -> ExportClasses:
         label_map = None
