@@ -1,7 +1,7 @@
 """Measurements of the Django app for CVAT, with the contract double of CVAT of the tests.
 
-The time of a process includes its start. The peers are exporters of CVAT that use Datumaro's
-plugins: that of TFRecord 1.0, which CVAT had until 2.11, and that of COCO 1.0.
+The time of a process includes its start. The peers are the exporters of CVAT that use
+Datumaro's plugins: TFRecord 1.0, which CVAT had until 2.11, and COCO 1.0.
 """
 
 from __future__ import annotations

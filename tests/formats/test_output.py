@@ -121,7 +121,7 @@ def test_a_dry_run_says_what_the_conversion_does(convert: Run, tmp_path: Path, t
         assert bool(files) is (done.code == 0)
         if not before:
             assert files.startswith(f"{len(files_in(out))} files would be written:\n")
-        assert ("in place of existing files:\n" in files) is ("--overwrite" in options)
+        assert ("instead of existing files:\n" in files) is ("--overwrite" in options)
 
 
 @pytest.mark.parametrize("target", FILES)

@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _print_files(verb: str, paths: Sequence[str]) -> None:
     """Print the paths of files that would be written or deleted; a number for many in a folder."""
     existing = sum(map(os.path.lexists, paths)) if verb == "written" else 0
-    replaced = f", {existing:,} in place of existing files" if existing else ""
+    replaced = f", {existing:,} instead of existing files" if existing else ""
     if paths:
         print_line(f"{plural(len(paths), 'file')} would be {verb}{replaced}:")
     for folder, group in itertools.groupby(sorted(paths, key=os.path.split), os.path.dirname):
