@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -76,6 +77,14 @@ def test_a_palette_of_gray_is_one_channel_as_tensorflow_decodes_it(colors: int) 
             assert decode_pixels(turned.data).shape == pixels.shape[::-1]
         else:  # several channels are kept as they are
             assert turned.data == file.getvalue()
+
+
+def test_a_pixel_without_a_colour_is_black() -> None:
+    data = encode_mask_png(np.ones((2, 9), bool))
+    start, end = data.index(b"PLTE") - 4, data.index(b"IDAT") - 4
+    chunk = b"PLTE" + bytes(3)  # only the colour of 0
+    chunk = (3).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+    assert not decode_pixels(data[:start] + chunk + data[end:]).any()
 
 
 _COORDINATES = st.integers(-40, 120).map(lambda value: value / 4)

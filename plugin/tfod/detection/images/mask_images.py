@@ -162,7 +162,9 @@ def decode_pixels(data: bytes | memoryview, formats: Sequence[str] = ("PNG",)) -
             if image.width * image.height > _MAX_PIXELS:
                 raise ValueError(f"{image.width}x{image.height} pixels, too many")
             if image.mode == "P":
-                palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
+                colors = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
+                palette = np.zeros((256, 3), np.uint8)  # black if a pixel has no colour
+                palette[: len(colors)] = colors
                 is_gray = (palette == palette[:, :1]).all()
                 return np.asarray((palette[:, 0] if is_gray else palette)[np.asarray(image)])
             plain_mode = _WITHOUT_OPACITY.get(image.mode)
