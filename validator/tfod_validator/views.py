@@ -14,16 +14,10 @@ from mmap import ACCESS_READ, mmap
 from flask import Blueprint, Response, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from tfod.checker.advice import fill_in
-from tfod.checker.analysis.decoding import MAX_BYTES_TO_DECODE
 from tfod.checker.finding import FAMILIES, plural, size
-from tfod.checker.profiles.profile import READY
-from tfod.checker.receivers import RECEIVERS
-from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.html import AFTER_HEAD, find_body, report_css
 from tfod.checker.reporters.wording import describe_overrides, group_by_family
 from tfod.checker.rules.registry import all_rules
-from tfod.version import __version__
 from werkzeug.wrappers import Response as AnyResponse
 
 from tfod_validator.answers import stream_part
@@ -31,43 +25,26 @@ from tfod_validator.api import read_parameters
 from tfod_validator.folder import Validation
 from tfod_validator.offers import LABELS
 from tfod_validator.settings import PREFIX, Settings
+from tfod_validator.templating import list_choices, prepare
 from tfod_validator.uploads import accept as accept_upload
 from tfod_validator.uploads import change, find, queue
 
 pages = Blueprint("pages", __name__)
 _STATE_WORDS = {"failed": "failed", "queued": "waiting", "running": "checking"}
-_FIRST_CHOICES = ("cvat", "od-api", "any")
-"""The receivers that the page always shows; the others are among its options."""
 
 
 @pages.record_once
 def _prepare(state: BlueprintSetupState) -> None:
-    """Set up the template environment; ``finalize`` makes control characters visible."""
+    """Set up the template environment."""
     environment = state.app.jinja_env
-    environment.finalize = lambda value: visible(value) if type(value) is str else value
-    environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters.update(
-        size=size,
-        plural=plural,
-        moment=_format_time,
-        status=_status_word,
-        span=_format_duration,
-        sentence=lambda text: text[:1].upper() + text[1:],
-        fill_in=fill_in,
-    )
-    environment.globals.update(version=__version__)
+    prepare(environment)
+    environment.filters.update(moment=_format_time, status=_status_word, span=_format_duration)
 
 
 @pages.get("/")
 def index() -> str:
     """Render the upload page."""
-    return render_template(
-        "index.html",
-        settings=queue().settings,
-        receivers=[item for name, item in RECEIVERS.items() if name not in _FIRST_CHOICES],
-        profiles=READY.values(),
-        max_bytes_to_decode=MAX_BYTES_TO_DECODE,
-    )
+    return render_template("index.html", settings=queue().settings, **list_choices())
 
 
 @pages.post("/validations")
