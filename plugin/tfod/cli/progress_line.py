@@ -64,7 +64,7 @@ def _replace_line(text: str, prefix: str = "") -> None:
 def _terminal_width() -> int:
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    except (OSError, ValueError):  # not a real terminal
+    except (AttributeError, OSError, ValueError):  # not a real terminal, or none at all
         return 80
 
 

@@ -218,7 +218,7 @@ class DetectionColumns:
 
     @cached_property
     def box_counts(self) -> np.ndarray:
-        """The number of objects of each record, int64 of shape (records,)."""
+        """The number of objects of each record, intp of shape (records,)."""
         if self.flat_boxes is not None:
             return self.flat_boxes.counts // 4
         return self.column(keys.XMIN, Kind.FLOAT).counts
@@ -371,12 +371,13 @@ PLAIN_KEYS = (
 
 
 def _factorize(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Return a code for each number, int64 of shape (n,), and the numbers in ascending order."""
+    """Return a code for each number, intp of shape (n,), and the numbers in ascending order."""
     low = int(values.min(initial=0))
     if int(values.max(initial=0)) - low >= _MAX_CODE_RANGE:
         numbers, codes = np.unique(values, return_inverse=True)
         return codes, numbers.tolist()
-    offsets = values - low  # class ids are few and close together, which avoids sorting
+    # Class ids are few and close together, which avoids sorting.
+    offsets = (values - low).astype(np.intp, copy=False)
     is_used = np.bincount(offsets) > 0
     return (np.cumsum(is_used) - 1)[offsets], (np.flatnonzero(is_used) + low).tolist()
 
@@ -384,7 +385,7 @@ def _factorize(values: np.ndarray) -> tuple[np.ndarray, list[int]]:
 def _align_to_objects(column: Column, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the value of each object, 0 if its record lacks a full list; int64 of shape (n,)."""
     if len(values) == counts.sum() and (column.counts == counts).all():
-        return values
+        return values.astype(np.int64, copy=False)
     spread = np.zeros(int(counts.sum()), np.int64)
     is_full = (column.counts == counts) & (counts > 0)
     spread[np.repeat(is_full, counts)] = values[np.repeat(is_full, column.counts)]

@@ -54,9 +54,9 @@ class Detections(DetectionColumns, Sequence[Detection]):
 
     @cached_property
     def box_splits(self) -> np.ndarray:
-        """The start of each record's boxes in :attr:`boxes`, and the end; int64."""
+        """The start of each record's boxes in :attr:`boxes`, and the end; intp."""
         counts = np.where(self.box_rows, self.box_counts, 0)
-        return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        return np.concatenate((np.zeros(1, np.intp), np.cumsum(counts)))
 
     @cached_property
     def problems(self) -> list[DetectionProblem]:

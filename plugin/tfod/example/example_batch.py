@@ -32,7 +32,7 @@ _NO_VALUES = {
     Kind.FLOAT: np.empty(0, "<f4"),
     Kind.INT64: np.empty(0, np.int64),
 }
-_NO_ROWS, _NO_SPLITS = np.empty(0, np.int64), np.zeros(1, np.int64)
+_NO_ROWS, _NO_SPLITS = np.empty(0, np.intp), np.zeros(1, np.intp)
 _COLUMN_OVERHEAD = 1 << 10
 """Estimated bytes of a column in addition to its arrays: records may have thousands of keys."""
 
@@ -43,8 +43,8 @@ class Column:
 
     Attributes:
         kind: kind of list that holds the values; None for features without a list.
-        rows: records that have such a list, ascending, int64 of shape (r,).
-        splits: start of the values of each of these records, and the end, int64 of shape (r + 1,).
+        rows: records that have such a list, ascending, intp of shape (r,).
+        splits: start of the values of each of these records, and the end, intp of shape (r + 1,).
         values: float32 or int64 (n,); for byte strings, start and length in ``buffer``, (n, 2).
         length: number of records in the batch.
         buffer: buffer that contains the byte strings.
@@ -65,26 +65,26 @@ class Column:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of values of each of ``rows``, int64 of shape (r,)."""
+        """The number of values of each of ``rows``, intp of shape (r,)."""
         lengths: np.ndarray = self.splits[1:] - self.splits[:-1]  # np.diff is slower if short
         return lengths
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """The number of values of each record, 0 without such a list; int64 of shape (length,)."""
+        """The number of values of each record, 0 without such a list; intp of shape (length,)."""
         lengths = self.lengths
         if len(self.rows) == self.length:
             return lengths
-        counts = np.zeros(self.length, np.int64)
+        counts = np.zeros(self.length, np.intp)
         counts[self.rows] = lengths
         return counts
 
     @cached_property
     def row_splits(self) -> np.ndarray:
-        """The start of each record's values, and the end; int64 of shape (length + 1,)."""
+        """The start of each record's values, and the end; intp of shape (length + 1,)."""
         if len(self.rows) == self.length:
             return self.splits
-        return np.concatenate((np.zeros(1, np.int64), np.cumsum(self.counts)))
+        return np.concatenate((_NO_SPLITS, np.cumsum(self.counts)))
 
     @cached_property
     def present(self) -> np.ndarray:
@@ -133,12 +133,12 @@ class Column:
         columns = [column for _, column in parts]
         rows = np.concatenate([row + column.rows for row, column in parts])
         counts = np.concatenate([column.lengths for column in columns])
-        splits = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        splits = np.concatenate((_NO_SPLITS, np.cumsum(counts)))
         values = np.concatenate([column.values for column in columns])
         buffers = [column.buffer for column in columns]
         first = columns[0]
         if first.kind is Kind.BYTES:
-            starts = np.cumsum([0, *map(len, buffers)])[:-1]
+            starts = np.cumsum([0, *map(len, buffers)], dtype=np.int64)[:-1]
             values[:, 0] += np.repeat(starts, [len(column.values) for column in columns])
         return Column(first.key, first.kind, rows, splits, values, length, b"".join(buffers))
 
@@ -184,8 +184,8 @@ class ExampleBatch:
             if not len(column.rows):
                 continue
             key, kind = column.key.decode(), KIND_OF_LIST[column.kind]
-            splits = np.concatenate((np.zeros(1, np.int64), column.ends.astype(np.int64)))
-            rows = column.rows.astype(np.int64)
+            splits = np.concatenate((_NO_SPLITS, column.ends.astype(np.intp)))
+            rows = column.rows.astype(np.intp)
             values, buffer = column.values, records.buffer
             lists[key, kind] = Column(key, kind, rows, splits, values, len(records), buffer)
         return cls(records, lists, unreadable, encoding_problems)
@@ -271,7 +271,7 @@ class ExampleBatch:
     def _by_row(self) -> tuple[Sequence[Column], np.ndarray, np.ndarray]:
         """All columns, and CSR-style indices of the columns of each record."""
         columns = list(self.lists.values())
-        rows = np.concatenate([np.empty(0, np.int64), *(column.rows for column in columns)])
+        rows = np.concatenate([_NO_ROWS, *(column.rows for column in columns)])
         indices = np.repeat(np.arange(len(columns)), [len(column.rows) for column in columns])
         order = np.argsort(rows, kind="stable")
         splits = np.searchsorted(rows[order], np.arange(len(self) + 1))

@@ -131,7 +131,7 @@ def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray
     codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
     outputs = _address(codes), _address(firsts)
     count = LIBRARY.tfod_code_spans(*_to_arguments(buffer, spans), *outputs)
-    return codes, firsts[: _check(count)].copy()
+    return codes.astype(np.intp, copy=False), firsts[: _check(count)].astype(np.intp)
 
 
 def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> bytes:

@@ -30,7 +30,7 @@ def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Co
     unusual_rows = np.flatnonzero(batch.is_unusual)
     unusual = reference.parse_examples(buffer, starts[unusual_rows], lengths[unusual_rows])
     for index, column in enumerate(unusual.columns):
-        counts = np.diff(column.ends.astype(np.int64), prepend=0)
+        counts = np.diff(column.ends.astype(np.intp), prepend=0)
         codes = np.full(len(counts), batch.code(column.key))
         indexes = np.full(len(counts), index)
         rows = unusual_rows[column.rows]
@@ -73,8 +73,8 @@ class _Batch:
         self.is_unusual = ~is_inside
         self.lists: dict[ListKind, list[_Lists]] = {kind: [] for kind in ListKind}
         self._buffer = buffer
-        self._at = np.where(is_inside, starts, 0)
-        self._end = self._at + np.where(is_inside, lengths, 0)
+        self._at = np.where(is_inside, starts, 0).astype(np.intp, copy=False)
+        self._end = self._at + np.where(is_inside, lengths, 0).astype(np.intp, copy=False)
         self._codes: dict[bytes, int] = {}
 
     def read(self) -> None:
@@ -96,7 +96,7 @@ class _Batch:
             self._at[rows] = stop
             self._keep_plain(rows, is_plain)
             plain, codes = rows[is_plain], codes[is_plain]
-            entries.append(codes * len(self.is_unusual) + plain)
+            entries.append(codes.astype(np.int64, copy=False) * len(self.is_unusual) + plain)
             self._read_features(plain, codes, index, value[is_plain], stop[is_plain])
         self.is_unusual[rows] = True
         self._drop_unusual(np.sort(np.concatenate([*entries, rows[:0]])))
@@ -155,7 +155,7 @@ class _Batch:
             unfinished = unfinished[byte > 0x7F]
         is_plain[unfinished] = False
         is_plain &= length <= end - first
-        return first, np.where(is_plain, first + length, first), is_plain
+        return first, first + np.where(is_plain, length, 0).astype(np.intp, copy=False), is_plain
 
     def code(self, key: bytes) -> int:
         """Return the number of a key, in the order of first occurrence."""
@@ -192,7 +192,7 @@ class _Batch:
         is_empty = at == end
         indexes = np.full(len(rows), index)
         empty = np.flatnonzero(is_empty)
-        no_counts, no_values = np.zeros(len(empty), np.int64), np.empty(0, "<i8")
+        no_counts, no_values = np.zeros(len(empty), np.intp), np.empty(0, "<i8")
         heads = (rows[empty], codes[empty], indexes[empty])
         self.lists[ListKind.NONE].append(_Lists(*heads, no_counts, no_values))
         tags = self._buffer.take(at, mode="clip")
@@ -211,7 +211,7 @@ class _Batch:
         self, _: ListKind, rows: np.ndarray, at: np.ndarray, end: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of strings in each list, and their spans."""
-        owners, spans = [np.empty(0, np.int64)], [np.empty((0, 2), np.int64)]
+        owners, spans = [np.empty(0, np.intp)], [np.empty((0, 2), np.int64)]
         unread = np.flatnonzero(at < end)
         for number in count():
             if not len(unread) or (len(unread) < _FEW_ROWS and number >= _FEW_STRINGS):

@@ -336,12 +336,11 @@ def _hash(part: bytes) -> int:
 def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct byte strings, in the order of their first occurrence.
 
-    Return the code of each span, int64 of shape (n,), and the first span of each code, int64.
+    Return the code of each span, intp of shape (n,), and the first span of each code, intp.
     """
     numbers: dict[bytes, int] = {}
     codes = [numbers.setdefault(part, len(numbers)) for part in _slice_spans(buffer, spans)]
-    firsts = np.unique(np.array(codes, np.int64), return_index=True)[1]
-    return np.array(codes, np.int64), firsts.astype(np.int64)
+    return np.array(codes, np.intp), np.unique(np.array(codes, np.intp), return_index=True)[1]
 
 
 def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> bytes:

@@ -77,7 +77,7 @@ class RecordBatch:
     def from_record(cls, record: Record, shard: str) -> RecordBatch:
         """Create a batch of a single record."""
         base = record.payload_offset - record.start
-        start, length = np.array([record.start]), np.array([record.length])
+        start, length = np.array([[record.start], [record.length]], np.int64)
         return cls(shard, record.number, base, record.buffer, start, length)
 
     def __len__(self) -> int:

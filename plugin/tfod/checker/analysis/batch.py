@@ -61,7 +61,7 @@ class Batch:
     Attributes:
         mapping, expected, key_for: fields of the profile.
         live: whether each record is checked: it is not empty, and can be parsed; bool.
-        box_counts: number of boxes of each record, 0 if they cannot be read; int64.
+        box_counts: number of boxes of each record, 0 if they cannot be read; intp.
         max_detailed: number of findings per rule that are described in full; for further findings,
             only the shard is recorded.
     """
@@ -206,7 +206,7 @@ class Batch:
         """The records whose encoded image is checked, and not reported as missing by EXA003."""
         key = self.mapping.encoded
         if key is None:
-            return np.empty(0, np.int64)
+            return np.empty(0, np.intp)
         is_checked = self.live.copy()
         spec = self.expected.get(key)
         if spec is not None and spec.required:

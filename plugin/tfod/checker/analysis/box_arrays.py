@@ -16,7 +16,7 @@ class Boxes:
 
     Attributes:
         corners: float64 of shape (n, 4), normalized ``xmin, ymin, xmax, ymax``.
-        counts: number of boxes of each record, int of shape (records,).
+        counts: number of boxes of each record, intp of shape (records,).
         height, width: image size of each record in pixels, NaN if unknown, shape (records,).
         are_pixels: whether the boxes are stored in pixels, and were normalized when reading.
     """

@@ -137,7 +137,7 @@ def _find_fitting(
     ``corners`` are the stored boxes, ``sides`` image width, height, width and height of each box.
     """
     tried = list(orders)
-    stored = np.array([order.stored for order in tried], np.int64).reshape(-1, 4)
+    stored = np.array([order.stored for order in tried], np.intp).reshape(-1, 4)
     in_pixels = np.array([order.in_pixels for order in tried], bool)
     reordered = corners[:, stored]  # of shape (boxes, orders, 4)
     reordered[:, in_pixels] *= sides[:, stored[in_pixels]] / sides[:, None, :]

@@ -108,16 +108,16 @@ class Duplicates:
     """The names and images that the records of several shards share.
 
     Methods return pairs: the number of a record that repeats a value, and the number of the first
-    record with that value; int64 of shape (n, 2), in the order of the first column.
+    record with that value; intp of shape (n, 2), in the order of the first column.
     """
 
     def __init__(self, shards: Sequence[IndexedShard]) -> None:
         self._shards = shards
         self._batches = [(shard, batch) for shard in shards for batch in shard.index]
-        self._ends = np.cumsum([len(batch.offsets) for _, batch in self._batches], dtype=np.int64)
+        self._ends = np.cumsum([len(batch.offsets) for _, batch in self._batches], dtype=np.intp)
         names = dict.fromkeys(shard.subset for shard in shards)
         numbers = {name: number for number, name in enumerate(names)}
-        self._subsets = np.array([numbers[shard.subset] for shard, _ in self._batches], np.int64)
+        self._subsets = np.array([numbers[shard.subset] for shard, _ in self._batches], np.intp)
 
     def find_repeats(self, key: str) -> np.ndarray:
         """Return the pairs within a subset that share the file name, source id or image."""
@@ -190,7 +190,7 @@ class Duplicates:
             indices = np.minimum(np.searchsorted(shared, hashes), len(shared) - 1)
             rows = np.flatnonzero(shared[indices] == hashes)
         else:
-            rows = np.empty(0, np.int64)
+            rows = np.empty(0, np.intp)
         hashes, subsets = hashes[rows], self._subsets[np.searchsorted(self._ends, rows, "right")]
         order = np.lexsort((rows, subsets, hashes))
         return hashes[order], subsets[order], rows[order]

@@ -224,5 +224,5 @@ def _count_sizes(sizes: np.ndarray) -> Mapping[tuple[int, int], int]:
     known_sizes = sizes[(sizes > 0).all(axis=1)]
     # Unique complex numbers are faster to find than unique pairs.
     pairs, counts = np.unique(known_sizes[:, 0] + 1j * known_sizes[:, 1], return_counts=True)
-    keys = zip(pairs.real.astype(int).tolist(), pairs.imag.astype(int).tolist(), strict=True)
+    keys = zip(*(x.astype(np.int64).tolist() for x in (pairs.real, pairs.imag)), strict=True)
     return dict(zip(keys, counts.tolist(), strict=True))

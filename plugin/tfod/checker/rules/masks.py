@@ -180,7 +180,7 @@ def _check_mask_in_box(batch: Batch) -> Iterator[Finding]:
     pixels = detections.sizes.prod(axis=1) * batch.box_counts
     rows = np.flatnonzero((pngs.counts + numbers.counts > 0) & (pixels > 0))
     decoded = [row for row in rows.tolist() if row in images and images[row].failure is not None]
-    rows = np.array(decoded or rows[:_MAX_MASKS], np.int64)
+    rows = np.array(decoded or rows[:_MAX_MASKS], np.intp)
     masks: list[tuple[int, int, int]] = []  # record, object, number of pixels outside
     for row in rows[np.cumsum(pixels[rows]) <= _MAX_BATCH_PIXELS].tolist():
         size, spans, values = detections.sizes[row], pngs[row], numbers[row]
