@@ -19,7 +19,7 @@ from tfod.checker import check as check_module
 from tfod.checker.analysis import decoding
 from tfod.checker.analysis import result as result_module
 from tfod.checker.analysis.result import MAX_COUNTED_KEYS, add_bounded
-from tfod.checker.check import Options, check_sources
+from tfod.checker.check import Options, check_sources, check_steps
 from tfod.checker.finding import Finding, Findings, Severity, select_listed
 from tfod.checker.profiles.profile import OFF, READY
 from tfod.checker.report import Report
@@ -235,3 +235,29 @@ def test_a_shard_that_is_deleted_during_the_check(tmp_path: Path) -> None:
         report = check_module.check(found)
     assert [one.shard for one in report.findings if one.code == "TFR013"] == [gone]
     assert report.counts.records == 1
+
+
+def test_a_check_in_steps_gives_its_findings_while_it_runs(tmp_path: Path) -> None:
+    """Between two steps, a program can show the records and findings so far."""
+    records = [record(f"{number}.jpg") for number in range(3000)]
+    records[10] = b""
+    path = write_shard(tmp_path, "a", *records)
+    with resolve([path]) as sources:
+        steps = check_steps(sources)
+        seen, names, first = [], [], None
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                report = end.value
+                break
+            seen.append(step)
+            if step.findings and first is None and step.findings.total:
+                first = len(seen)
+            if step.detections:
+                names += step.detections.filenames
+        assert report.counts == check_sources([path]).counts
+    assert len(names) == 3000 and {"0.jpg", "2999.jpg"} < set(names)
+    assert sum(step.records for step in seen) == report.counts.records
+    assert sum(step.read for step in seen) == Path(path).stat().st_size
+    assert first is not None and first < len(seen) > 2

@@ -17,45 +17,42 @@ import tempfile
 import threading
 import time
 import traceback
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from tfod.checker.analysis.decoding import parse_max_decoded
 from tfod.checker.analysis.examine import Progress
 from tfod.checker.check import Options, check
-from tfod.checker.configuration import Configuration, make_options
-from tfod.checker.finding import Severity, plural
 from tfod.checker.profiles import file as file  # imported before the fork
 from tfod.checker.references import frames as frames  # imported before the fork
-from tfod.checker.references.cvat_task import load_task
 from tfod.checker.report import Report
-from tfod.checker.reporters.html import render_html
 from tfod.checker.reporters.json import render_json
 from tfod.checker.reporters.junit import render_junit
-from tfod.checker.reporters.samples import choose_samples
 from tfod.checker.reporters.text import render_text
-from tfod.checker.rules.registry import all_rules
-from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
-from tfod.formats.options import OddBoxes
-from tfod.formats.options import Options as ConvertOptions
-from tfod.formats.table import SHARDS, convert, recognize
-from tfod.shards.repair import Options as RepairOptions
-from tfod.shards.repair import repair
-from tfod.sources.format_recognition import FORMATS
-from tfod.sources.resolved import File, LabelMapFile, ResolvedSources
+from tfod.sources.resolved import File
 from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
 from tfod_validator.landlock import restrict
-from tfod_validator.offers import find_convertible, list_buttons, list_offers
 from tfod_validator.settings import EXAMPLES, Settings
+from tfod_validator.validation import (
+    Choices,
+    CopyError,
+    Limits,
+    Outcome,
+    convert_copy,
+    find_zips,
+    pack,
+    prepare_check,
+    render_outcome,
+    repair_copy,
+)
 
 _PROGRESS_SECONDS = 0.5
 _UNREADABLE = "TFR013"
@@ -76,7 +73,7 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
             copied["repair"] = _repair(attempt, request, settings)
         elif request.convert_of is not None:
             copied["conversion"] = _convert(attempt, request, settings)
-        report, offers, convertible = _check(attempt, request, settings)
+        report, outcome = _check(attempt, request, settings)
         severities = report.counts.by_severity.items()
         result = Result(
             report.valid,
@@ -84,8 +81,8 @@ def run(settings: Settings, attempt: Path, request: Request) -> None:
             time.time(),
             records=report.counts.records,
             findings={severity.value: count for severity, count in severities},
-            offers=offers,
-            convertible=convertible,
+            offers=list(outcome.offers),
+            convertible=outcome.convertible,
             **copied,
         )
     except Exception as error:
@@ -146,58 +143,45 @@ def _to_problem(error: Exception, settings: Settings) -> ProblemError:
     return ProblemError(500, f"Internal error. {hint}")
 
 
-def _check(
-    attempt: Path, request: Request, settings: Settings
-) -> tuple[Report, list[dict[str, Any]], str]:
-    """Check the files in the working folder, and write the report; return what it offers, too."""
-    paths = {file.role: os.path.join(os.pardir, file.role, file.name) for file in request.files}
-    configuration = Configuration(
-        receiver=request.receiver,
-        profile=paths.get("profile") or request.profile,
-        label_map=request.label_map,
-    )
-    options = make_options(
-        configuration,
-        Configuration(),
-        task=load_task(paths["cvat_labels"], None) if "cvat_labels" in paths else None,
-        decode=parse_max_decoded(request.decode or "auto"),
-        max_findings=settings.max_findings,
-        max_record_bytes=settings.max_record_bytes,
-        archive_limits=_zip_limits(settings),
-    )
-    files = [File.at(name) for name in sorted(os.listdir())]
-    sources = resolve_uploads(files, options.archive_limits)
-    if path := paths.get("label_map"):
-        sources = sources.with_label_map(LabelMapFile.at(path, os.path.basename(path)))
+def _check(attempt: Path, request: Request, settings: Settings) -> tuple[Report, Outcome]:
+    """Check the files in the working folder, and write the report."""
+    limits = _make_limits(settings)
+    sources, options = prepare_check(os.listdir(), _make_choices(request), limits)
     report = check(sources, options, _make_progress(attempt, settings))
-    offers = list_offers(report, is_repaired=request.repair_of is not None)
-    convertible = find_convertible(report)
-    buttons = list_buttons(offers, convertible)
     if _UNREADABLE in report.counts.by_code:
         detail = "The service could not read the upload from its disk. Upload the files again."
         raise ProblemError(500, detail)
-    for name, text in _render(report, sources, options, settings, buttons).items():
+    is_repaired = request.repair_of is not None
+    outcome = render_outcome(report, sources, options, limits, is_repaired=is_repaired)
+    texts = {"html": outcome.html, **_render(report)}
+    for name, text in texts.items():
         (attempt / REPORTS[name]).write_bytes(text.encode("utf-8", "replace"))
-    return report, offers, convertible
+    return report, outcome
 
 
-def _zip_limits(settings: Settings) -> ZipLimits:
-    return ZipLimits(
-        settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
+def _make_choices(request: Request) -> Choices:
+    paths = {file.role: os.path.join(os.pardir, file.role, file.name) for file in request.files}
+    return Choices(
+        receiver=request.receiver,
+        profile=paths.get("profile") or request.profile,
+        label_map=request.label_map,
+        label_map_file=paths.get("label_map"),
+        cvat_labels=paths.get("cvat_labels"),
+        decode=request.decode or "auto",
+        odd_boxes=request.odd_boxes,
     )
 
 
-def _render(
-    report: Report,
-    sources: ResolvedSources,
-    options: Options,
-    settings: Settings,
-    buttons: dict[str, list[str]],
-) -> dict[str, str]:
-    """Return the text of a report in each format."""
-    samples = choose_samples(report, sources.shards, options.profile, settings.max_images)
+def _make_limits(settings: Settings) -> Limits:
+    archive = ZipLimits(
+        settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
+    )
+    return Limits(settings.max_findings, settings.max_images, settings.max_record_bytes, archive)
+
+
+def _render(report: Report) -> dict[str, str]:
+    """Return the text of a report in each format but HTML."""
     return {
-        "html": render_html(report, samples, buttons),
         "junit": render_junit(report),
         "text": render_text(report, color=False),
         "json": render_json(report),
@@ -224,83 +208,47 @@ def _make_progress(attempt: Path, settings: Settings) -> Progress:
 
 def _repair(attempt: Path, request: Request, settings: Settings) -> dict[str, Any]:
     """Write a repaired copy of an upload to the working folder, as a zip; return the changes."""
-    files, zips = _find_originals()
-    # A single file next to a single zip is its label map.
-    source = zips[0] if len(zips) == 1 and len(files) <= 2 else _ORIGINAL
-    options = RepairOptions(
-        receiver=request.receiver,
-        label_map=_find_label_map(request, files, zips if source in zips else files),
-        odd_boxes=OddBoxes(request.odd_boxes) if request.odd_boxes else None,
-        max_record_bytes=settings.max_record_bytes,
-    )
-    _require_disk(files, zips, settings, copies=2)
+    files = _list_originals()
+    _require_disk(files, settings, copies=2)
+    choices, limits = _choices_of_copy(request), _make_limits(settings)
     with _write_copy(attempt, request, "repaired") as folder:
-        outcome = repair(source, folder, options)
-        if outcome.is_useless:
-            errors = plural(outcome.remaining.counts.by_severity[Severity.ERROR], "error")
-            detail = f"Nothing in the upload can be repaired without your decision ({errors}). "
-            raise ProblemError(422, f"{detail}Follow the advice in its report.")
-    changes = [
-        {"code": code, "title": all_rules()[code].title, "count": count}
-        for code, count in sorted(outcome.by_code.items())
-    ]
-    counts = {"records_changed": outcome.changed, "records_dropped": outcome.dropped}
-    return {**counts, "changes": changes}
+        return repair_copy(files, folder, choices, limits, _ORIGINAL)
 
 
 def _convert(attempt: Path, request: Request, settings: Settings) -> dict[str, Any]:
     """Write an upload to the working folder, as a zip of shards; return what was converted."""
-    files, zips = _find_originals()
-    _require_disk(files, zips, settings, copies=3)
-    options = ConvertOptions(
-        label_map=_find_label_map(request, files, zips),
-        odd_boxes=OddBoxes(request.odd_boxes or "refuse"),
-        largest_source_id=LARGEST_FOR.get(request.receiver or ""),
-    )
+    files = _list_originals()
+    _require_disk(files, settings, copies=3)
+    choices, limits = _choices_of_copy(request), _make_limits(settings)
     with _write_copy(attempt, request, "converted") as folder:
-        if len(zips) != 1 or len(files) > 2:
-            raise TfodError("only a single zip can be converted")
-        damage = read_zip(zips[0], _zip_limits(settings)).damage
-        if damage is not None:
-            raise TfodError(damage.cause)
-        names = recognize(zips[0], None).names
-        if names[0] == SHARDS:
-            raise TfodError("the zip already contains shards")
-        result = convert(zips[0], folder, options, names[0], SHARDS)
-    return {
-        "format": FORMATS[names[0]].title,
-        "images": sum(result.images.values()),
-        "objects": sum(result.objects.values()),
-        "notes": [_restore_names(note) for note in result.notes],
-    }
+        conversion = convert_copy(files, folder, choices, limits)
+    return {**conversion, "notes": [_restore_names(note) for note in conversion["notes"]]}
 
 
-def _find_originals() -> tuple[list[str], list[str]]:
-    """Return the files of the original upload, and the zips among them."""
-    files = [os.path.join(_ORIGINAL, name) for name in sorted(os.listdir(_ORIGINAL))]
-    return files, [file for file in files if zipfile.is_zipfile(file)]
+def _choices_of_copy(request: Request) -> Choices:
+    """Return the choices with the label map of the original upload, which is linked."""
+    label_maps = Path(os.pardir, "label_map").glob("*")
+    return replace(_make_choices(request), label_map_file=next(map(str, label_maps), None))
 
 
-def _find_label_map(request: Request, files: list[str], zips: list[str]) -> str | None:
-    """Return the label map for a zip: the other file, that of its own field, or the named one."""
-    others = [file for file in files if file not in zips]
-    others += map(str, Path(os.pardir, "label_map").glob("*"))
-    return next(iter(others), request.label_map)
+def _list_originals() -> list[str]:
+    """Return the paths of the files of the original upload."""
+    return [os.path.join(_ORIGINAL, name) for name in sorted(os.listdir(_ORIGINAL))]
 
 
 @contextmanager
-def _write_copy(attempt: Path, request: Request, verb: str) -> Iterator[str]:
+def _write_copy(attempt: Path, request: Request, verb: str) -> Iterator[Path]:
     """Yield the path of a folder to write, and pack it into a zip in the working folder."""
     with tempfile.TemporaryDirectory(dir=attempt) as scratch:
         folder, archive = Path(scratch, verb), Path(scratch, f"{verb}.zip")
         try:
-            yield str(folder)
+            yield folder
+        except CopyError as error:
+            raise ProblemError(422, str(error)) from None
         except TfodError as error:
             text = _restore_names(str(error)).replace("--odd-boxes ", "")
             raise ProblemError(422, f"The upload cannot be {verb}: {text}") from None
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as output:
-            for path in sorted(folder.rglob("*")):
-                output.write(path, path.relative_to(folder))
+        pack(folder, archive)
         archive.replace(request.files[0].name)
 
 
@@ -310,8 +258,9 @@ def _restore_names(text: str) -> str:
     return text.replace(_ORIGINAL, "the upload")
 
 
-def _require_disk(files: list[str], zips: list[str], settings: Settings, copies: int) -> None:
+def _require_disk(files: list[str], settings: Settings, copies: int) -> None:
     """Check that an unpacked upload is not too large, and that copies of it fit on the disk."""
+    zips = find_zips(files)
     total = sum(os.path.getsize(file) for file in files if file not in zips)
     total += sum(entry.size for path in zips for entry in read_zip(path).readable.values())
     if total > settings.max_archive_bytes:
@@ -327,4 +276,6 @@ def _require_disk(files: list[str], zips: list[str], settings: Settings, copies:
 # and caches, which take three quarters of the time of a small check.
 for _example in EXAMPLES.values():
     _sources, _options = resolve_uploads([File.at(str(_example), _example.name)]), Options()
-    _render(check(_sources, _options), _sources, _options, Settings(), {})
+    _report = check(_sources, _options)
+    render_outcome(_report, _sources, _options, Limits())
+    _render(_report)

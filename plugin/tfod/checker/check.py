@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfod.checker.advice import advise
 from tfod.checker.analysis.decoding import Decoding, MaxDecoded, choose_decoding
-from tfod.checker.analysis.examine import Instructions, Progress, examine
+from tfod.checker.analysis.examine import Instructions, Progress, Step, examine_steps, take_steps
 from tfod.checker.analysis.result import DatasetResult, ShardResult, explain_undecoded
 from tfod.checker.finding import Findings, Severity
 from tfod.checker.profiles.choice import AS_IMPORTED, NO_PROFILE, choose_profile
@@ -102,6 +102,13 @@ def check(
     ``progress`` is called with the number of (unpacked) bytes and records that were read. It may
     raise an exception to end the check. A Beam runner does not call it.
     """
+    return take_steps(check_steps(sources, options), progress)
+
+
+def check_steps(
+    sources: ResolvedSources, options: Options | None = None
+) -> Generator[Step, None, Report]:
+    """Check resolved sources like :func:`check`, a batch of records at a time."""
     began = time.monotonic()
     options = options or Options()
     config = options.training_config
@@ -117,17 +124,17 @@ def check(
     is_only = len(datasets) == 1
     # One decision for all shards, so that processes and Beam give the same report.
     decoding = choose_decoding(options.decode, [shard.size for shard in sources.shards])
-    reports = [
-        _check_dataset(dataset, options, receiver, decoding, progress, is_only)
-        for dataset in datasets
-    ]
+    reports = []
+    for dataset in datasets:
+        report = yield from _check_dataset(dataset, options, receiver, decoding, is_only)
+        reports.append(report)
     unused = _check_label_maps(sources.unused_label_maps, options, receiver)
     baseline = options.baseline
     if baseline is not None:
         from tfod.checker.baseline import remove_known
 
         baseline = remove_known([report.findings for report in (*reports, unused)], baseline)
-    report = Report.of(
+    whole = Report.of(
         reports,
         unused,
         receiver=receiver.name,
@@ -137,17 +144,12 @@ def check(
         configuration=options.configuration,
         baseline=baseline,
     )
-    return replace(report, findings=advise(report))
+    return replace(whole, findings=advise(whole))
 
 
 def _check_dataset(
-    dataset: Dataset,
-    options: Options,
-    receiver: Receiver,
-    decoding: Decoding,
-    progress: Progress,
-    is_only: bool,
-) -> DatasetReport:
+    dataset: Dataset, options: Options, receiver: Receiver, decoding: Decoding, is_only: bool
+) -> Generator[Step, None, DatasetReport]:
     implied = READY[receiver.profile] if receiver.profile else None
     profile, chosen, unmatched = choose_profile(
         options.profile, dataset.shards, options.max_record_bytes, implied
@@ -187,8 +189,11 @@ def _check_dataset(
 
         instructions = instructions._replace(matcher=Matcher(task, ()))
     # Batch rules run while a shard is examined, dataset rules after the last shard.
-    for shard in _examine_all(dataset.shards, instructions, options, progress):
-        result.add(shard)
+    for part in _examine_all(dataset.shards, instructions, options):
+        if isinstance(part, Step):
+            yield part
+        else:
+            result.add(part)
     run_rules(result, result.findings, of_dataset=True)
     # Each receiver judges the findings by its own severities.
     by_receiver = verdicts(profile, options.severities, result.findings) if receiver is ANY else ()
@@ -207,17 +212,25 @@ def _check_dataset(
 
 
 def _examine_all(
-    shards: Sequence[Shard], instructions: Instructions, options: Options, progress: Progress
-) -> Iterable[ShardResult]:
+    shards: Sequence[Shard], instructions: Instructions, options: Options
+) -> Iterable[Step | ShardResult]:
+    """Yield the steps of shards, and the result of each."""
     if options.runner is not None:
         return options.runner.examine(shards, instructions)
     total = sum(shard.size or 0 for shard in shards)
     if options.jobs > 1 and len(shards) > 1 and total >= _MIN_BYTES_FOR_PROCESSES:
         from tfod.checker.processes import examine_in_processes  # its imports take a while
 
-        one_thread = instructions._replace(threads=1)
-        return examine_in_processes(shards, one_thread, options.jobs, progress)
-    return (examine(shard, instructions, progress) for shard in shards)
+        return examine_in_processes(shards, instructions._replace(threads=1), options.jobs)
+    return _examine_here(shards, instructions)
+
+
+def _examine_here(
+    shards: Sequence[Shard], instructions: Instructions
+) -> Iterator[Step | ShardResult]:
+    for shard in shards:
+        result = yield from examine_steps(shard, instructions)
+        yield result
 
 
 def _check_label_maps(dataset: Dataset, options: Options, receiver: Receiver) -> DatasetReport:

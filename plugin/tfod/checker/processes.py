@@ -16,7 +16,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.sharedctypes import SynchronizedArray
 from multiprocessing.synchronize import Event
 
-from tfod.checker.analysis.examine import Instructions, Progress, examine
+from tfod.checker.analysis.examine import Instructions, Step, examine
 from tfod.checker.analysis.result import ShardResult
 from tfod.errors import TfodError
 from tfod.sources.resolved import Shard
@@ -33,9 +33,9 @@ _done: SynchronizedArray[int]
 
 
 def examine_in_processes(
-    shards: Sequence[Shard], instructions: Instructions, jobs: int, progress: Progress
-) -> Iterator[ShardResult]:
-    """Yield the results of shards in their order, and report the progress of all processes.
+    shards: Sequence[Shard], instructions: Instructions, jobs: int
+) -> Iterator[Step | ShardResult]:
+    """Yield the results of shards in their order, and the progress of all processes as steps.
 
     Raises TfodError if a process died, usually because it ran out of memory.
     """
@@ -61,7 +61,7 @@ def examine_in_processes(
                 read, records = (new - old for new, old in zip(done[:], reported, strict=True))
                 reported = [reported[0] + read, reported[1] + records]
                 PROGRESS.add_records(records, read)
-                progress(read, records)
+                yield Step(read, records)
             yield futures.popleft().result()
     except BrokenProcessPool:
         raise TfodError(

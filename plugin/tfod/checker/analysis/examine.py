@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = "Callable[[int, int], object]"
 """Called with the number of bytes and records read since the last call."""
+T = TypeVar("T")
 # Records are collected up to one of these limits, since each batch has a fixed cost.
 _MANY_RECORDS = 1 << 10
 _MANY_BYTES = 1 << 22
@@ -66,10 +68,42 @@ class Instructions(NamedTuple):
     matcher: Matcher | None = None
 
 
+class Step(NamedTuple):
+    """A part of a check, between which a program can do other things.
+
+    Attributes:
+        read, records: number of bytes and records since the last step.
+        detections: these records; None at the end of a shard, and if another process read them.
+        findings: findings in the shard so far, with the same exception for other processes.
+    """
+
+    read: int
+    records: int
+    detections: Detections | None = None
+    findings: Findings | None = None
+
+
+def take_steps(steps: Generator[Step, None, T], progress: Progress) -> T:
+    """Take all steps, and return their result; ``progress`` may raise an exception to stop."""
+    with closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            progress(step.read, step.records)
+
+
 def examine(
     shard: Shard, instructions: Instructions, progress: Progress = lambda *_: None
 ) -> ShardResult:
     """Read a shard and run the batch rules on its records."""
+    return take_steps(examine_steps(shard, instructions), progress)
+
+
+def examine_steps(shard: Shard, instructions: Instructions) -> Generator[Step, None, ShardResult]:
+    """Examine a shard like :func:`examine`, a batch of records at a time."""
     examiner = _Examiner(shard, instructions)
     result = examiner.result
     try:
@@ -81,13 +115,15 @@ def examine(
             size = remote.size if remote else shard.size
             examiner.begin(None if result.compression else size)
             for records in walk(source, shard.name, size, instructions.max_record_bytes):
+                step = None
                 if isinstance(records, Damage):
                     examiner.add_damage(records)
                 else:
-                    read = examiner.add(records)
-                    progress(read, len(records))
+                    step = examiner.add(records)
                 if examiner.has_enough:
                     examiner.run_rules()
+                if step:
+                    yield step
             result.is_whole = True
             # The rest of a zip entry is read to verify its checksum.
             while shard.entry and stream.read(_STEP):
@@ -97,6 +133,7 @@ def examine(
     except ZipEntryError as error:
         result.damage = error.reason
     examiner.run_rules()
+    yield Step(0, 0, findings=result.findings)
     if result.objects is not None:
         result.objects = replace(result.objects, classes=frozenset(result.uses))
     result.has_defects = not result.findings.are_below(Severity.WARNING)
@@ -137,13 +174,14 @@ class _Examiner:
         self._damages.append(damage)
         self.has_enough = len(self._damages) >= _MANY_DAMAGES
 
-    def add(self, records: RecordBatch) -> int:
-        """Add a batch of records, and return its number of bytes in the shard."""
+    def add(self, records: RecordBatch) -> Step:
+        """Add a batch of records."""
         if self._pending and self._pending[-1][0].records.end != records.first:
             self.run_rules()
         examples = ExampleBatch.of(records)
         mapping = self._instructions.profile.field_mapping
-        images = EncodedImages.of(Detections(examples, mapping), self._decoder)
+        detections = Detections(examples, mapping)
+        images = EncodedImages.of(detections, self._decoder)
         if self._pending or len(records) < _MANY_RECORDS:
             examples = examples.compact(mapping.encoded)
             self._pending_bytes += examples.nbytes
@@ -153,7 +191,7 @@ class _Examiner:
         self.result.records += len(records)
         count = records.end - self._pending[0][0].records.first
         self.has_enough = count >= _MANY_RECORDS or self._pending_bytes >= _MANY_BYTES
-        return read
+        return Step(read, len(records), detections, self.result.findings)
 
     def run_rules(self) -> None:
         """Run the rules on the collected records, and add the result."""
