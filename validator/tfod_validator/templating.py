@@ -22,10 +22,7 @@ def prepare(environment: Environment) -> None:
     environment.finalize = lambda value: visible(value) if type(value) is str else value
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update(
-        size=size,
-        plural=plural,
-        sentence=lambda text: text[:1].upper() + text[1:],
-        fill_in=fill_in,
+        size=size, plural=plural, sentence=lambda text: text[:1].upper() + text[1:], fill_in=fill_in
     )
     environment.globals.update(version=__version__)
 

@@ -1,19 +1,17 @@
 // Shows the progress of a check, and then replaces it with the report.
-import { size } from "./size.js";
+import { describeProgress, makeAnnouncer } from "./size.js";
 
 const panel = document.getElementById("progress");
 const bar = document.getElementById("done");
 const announcements = document.getElementById("live");
+const announce = makeAnnouncer(announcements, "checked");
 const job = panel.dataset.job;
 let state = "";
-let announced = 0;
 
 function show(now) {
   const { bytes, records } = now.progress;
-  const count = records.done.toLocaleString("en");
-  const read = records.done ? `${count} ${records.done === 1 ? "record" : "records"}` : "";
-  const sizes = bytes.total ? `${size(bytes.done)} of ${size(bytes.total)}` : "";
-  document.getElementById("done-words").textContent = [sizes, read].filter(Boolean).join(", ");
+  const text = describeProgress(bytes.done, bytes.total, records.done);
+  document.getElementById("done-words").textContent = text;
   if (bytes.total) bar.value = bytes.done; // otherwise it has no value: the size of a repaired copy is unknown
   if (now.state !== state) {
     state = now.state;
@@ -22,10 +20,7 @@ function show(now) {
     document.getElementById("doing").textContent = runs ? panel.dataset.doing : "Waiting for other checks";
     announcements.textContent = runs ? "The check has started" : "Waiting for other checks";
   }
-  // Announce each quarter to screen readers.
-  const quarter = Math.floor((bytes.done / (bytes.total || 1)) * 4);
-  if (quarter > announced && quarter < 4) announcements.textContent = `${quarter * 25} percent checked`;
-  announced = quarter;
+  announce(bytes.done, bytes.total);
 }
 
 async function finish() {

@@ -8,3 +8,20 @@ export function size(count) {
   }
   return `${power ? count.toFixed(1) : count} ${units[power]}`;
 }
+
+// Formats the progress of a check. The total of a repaired copy is unknown: 0.
+export function describeProgress(done, total, records) {
+  const count = records.toLocaleString("en");
+  const read = records ? `${count} ${records === 1 ? "record" : "records"}` : "";
+  return [total ? `${size(done)} of ${size(total)}` : "", read].filter(Boolean).join(", ");
+}
+
+// Returns a function that announces each quarter to screen readers.
+export function makeAnnouncer(element, verb) {
+  let announced = 0;
+  return (done, total) => {
+    const quarter = Math.floor((done / (total || 1)) * 4);
+    if (quarter > announced && quarter < 4) element.textContent = `${quarter * 25} percent ${verb}`;
+    announced = quarter;
+  };
+}

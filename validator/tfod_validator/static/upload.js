@@ -1,6 +1,7 @@
 // For the upload page: drag and drop, a check of the size before the upload, and a progress bar.
 // Without this script, the browser submits the plain form.
-import { size } from "./size.js";
+import { addItems, countBytes, onDrop, showChoice, showItems, toItem } from "./files.js";
+import { makeAnnouncer, size } from "./size.js";
 
 const form = document.getElementById("upload");
 const input = document.getElementById("file");
@@ -10,6 +11,7 @@ const problem = document.getElementById("problem");
 const sending = document.getElementById("sending");
 const bar = document.getElementById("sent");
 const live = document.getElementById("live");
+const announce = makeAnnouncer(live, "uploaded");
 const maxBytes = Number(form.dataset.maxBytes);
 const maxFiles = Number(form.dataset.maxFiles);
 let upload = null;
@@ -20,44 +22,25 @@ function say(text) {
 
 // Files
 
-function setFiles(files) {
+function setItems(items) {
   const transfer = new DataTransfer();
-  files.forEach((file) => transfer.items.add(file));
+  items.forEach((item) => transfer.items.add(item.files[0].file));
   input.files = transfer.files;
   showFiles();
 }
 
-function showFiles() {
-  const files = [...input.files];
-  chosen.replaceChildren(...files.map((file, number) => line(file, number)));
-  chosen.hidden = files.length === 0;
-  say(findProblem());
+function getItems() {
+  return [...input.files].map(toItem);
 }
 
-function line(file, number) {
-  const item = document.createElement("li");
-  const name = document.createElement("bdi");
-  name.textContent = file.name;
-  const length = document.createElement("span");
-  length.className = "rest";
-  length.textContent = size(file.size);
-  const remove = document.createElement("button");
-  remove.type = "button";
-  remove.className = "plain";
-  remove.textContent = "Remove";
-  remove.setAttribute("aria-label", `Remove ${file.name}`);
-  remove.addEventListener("click", () => {
-    setFiles([...input.files].filter((_, other) => other !== number));
-    (chosen.querySelectorAll("button")[number] || chosen.querySelector("button") || input).focus();
-    live.textContent = `${file.name} removed`;
-  });
-  item.append(name, length, remove);
-  return item;
+function showFiles() {
+  showItems(chosen, getItems(), setItems, input);
+  say(findProblem());
 }
 
 function findProblem() {
   const files = [...form.querySelectorAll("input[type=file]")].flatMap((input) => [...input.files]);
-  const total = files.reduce((sum, file) => sum + file.size, 0);
+  const total = countBytes(files.map(toItem));
   if (files.length > maxFiles) {
     return `You chose ${files.length} files, but the limit is ${maxFiles}. Put them into a zip.`;
   }
@@ -67,29 +50,16 @@ function findProblem() {
   return "";
 }
 
-function drop(event) {
-  event.preventDefault();
-  zone.classList.remove("over");
-  if (upload || !event.dataTransfer) return;
-  const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+function drop(transfer) {
+  if (upload) return;
+  const items = [...transfer.items].filter((item) => item.kind === "file");
   if (items.some((item) => item.webkitGetAsEntry?.()?.isDirectory)) {
     say("You cannot drop a folder here. Drop its files, or a zip of them.");
     return;
   }
-  const dropped = [...event.dataTransfer.files];
-  if (!dropped.length) return;
-  const isReplaced = (file) => dropped.some((other) => other.name === file.name);
-  setFiles([...[...input.files].filter((file) => !isReplaced(file)), ...dropped]);
-  live.textContent = `${dropped.length === 1 ? dropped[0].name : `${dropped.length} files`} added`;
+  if (!transfer.files.length) return;
+  setItems(addItems(getItems(), [...transfer.files].map(toItem)));
   document.getElementById("send").focus();
-}
-
-// Moves the selected program out of the folded options, so that it stays visible and accessible with
-// the keyboard.
-function showChoice() {
-  const options = document.getElementById("options");
-  const choice = options.querySelector("[name=for]:checked");
-  if (choice && !options.open) document.getElementById("first").append(choice.closest("label"));
 }
 
 // Sending
@@ -114,8 +84,6 @@ function send(event) {
   document.getElementById("cancel").focus();
 }
 
-let announced = 0;
-
 function showSent(event) {
   if (!event.lengthComputable) return;
   const words = document.getElementById("sent-words");
@@ -125,10 +93,7 @@ function showSent(event) {
     event.loaded < event.total
       ? `${size(event.loaded)} of ${size(event.total)}`
       : "Upload complete, waiting for the response";
-  // Announce each quarter to screen readers.
-  const quarter = Math.floor((event.loaded / event.total) * 4);
-  if (quarter > announced && quarter < 4) live.textContent = `${quarter * 25} percent uploaded`;
-  announced = quarter;
+  announce(event.loaded, event.total);
 }
 
 function arrived() {
@@ -151,7 +116,6 @@ function fail(text) {
 
 function setBusy(busy) {
   if (!busy) upload = null;
-  announced = 0;
   bar.removeAttribute("value");
   document.getElementById("sent-words").textContent = "";
   sending.hidden = !busy;
@@ -161,14 +125,7 @@ function setBusy(busy) {
   });
 }
 
-document.addEventListener("dragover", (event) => {
-  event.preventDefault();
-  if (!upload) zone.classList.add("over");
-});
-document.addEventListener("dragleave", (event) => {
-  if (!event.relatedTarget) zone.classList.remove("over");
-});
-document.addEventListener("drop", drop);
+onDrop(zone, drop);
 form.addEventListener("change", showFiles);
 document.getElementById("options").addEventListener("toggle", showChoice);
 form.addEventListener("submit", send);
