@@ -36,7 +36,7 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
 def made_up_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the texts of the rules in :mod:`tests.checker.reports`."""
     every = {**all_rules(), **RULES}
-    for module in ("wording", "groups"):
+    for module in ("html", "wording", "groups"):
         monkeypatch.setattr(f"tfod.checker.reporters.{module}.all_rules", lambda: every)
 
 

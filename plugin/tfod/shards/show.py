@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, repeat
 
-from tfod.checker.finding import join_names, plural
+from tfod.checker.finding import Finding, join_names, plural
 from tfod.checker.profiles.choice import choose_profile
 from tfod.checker.profiles.profile import Profile
 from tfod.checker.reporters.drawing import choose_class_colour, count_undrawn, draw
-from tfod.checker.reporters.html import Card
-from tfod.checker.reporters.samples import read_object_classes, read_sample
+from tfod.checker.reporters.html import Card, list_lines
+from tfod.checker.reporters.samples import mark_findings, read_object_classes, read_sample
 from tfod.checker.reporters.wording import format_record
-from tfod.detection.detection import Detection
+from tfod.detection.detection import Detection, ImageLabel
 from tfod.detection.detections import Detections
 from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import RecordError, TfodError, excerpt
@@ -74,13 +74,7 @@ def draw_records(
 
     Raises TfodError if there is nothing to draw, or jinja2 or Pillow is not installed.
     """
-    profile, _, unknown = choose_profile(profile, sources.shards, _MAX_RECORD_BYTES)
-    if unknown is not None:
-        features = join_names(unknown.keys, _MAX_NAMES) or "none"
-        raise TfodError(
-            f"{unknown.shard}: there are no images or boxes to show (features: {features}); "
-            "for details run tfod describe"
-        )
+    profile = require_drawable(sources.shards, profile)
     if records is not None and len(sources.shards) > 1:
         raise TfodError("--records takes record numbers of a single shard; name only one shard")
     drawn = DrawnRecords()
@@ -94,6 +88,18 @@ def draw_records(
         names = join_names(sorted(map(repr, drawn.classes)), _MAX_NAMES) or "none"
         raise TfodError(f"no object has the class {excerpt(class_name)}; existing classes: {names}")
     return drawn
+
+
+def require_drawable(shards: Sequence[Shard], profile: Profile | None) -> Profile:
+    """Return the profile of shards; raise TfodError if they have no images or boxes."""
+    profile, _, unknown = choose_profile(profile, shards, _MAX_RECORD_BYTES)
+    if unknown is not None:
+        features = join_names(unknown.keys, _MAX_NAMES) or "none"
+        raise TfodError(
+            f"{unknown.shard}: there are no images or boxes to show (features: {features}); "
+            "for details run tfod describe"
+        )
+    return profile
 
 
 def _cards(
@@ -112,7 +118,7 @@ def _cards(
         for detections, row in _rows(shard, profile, drawn):
             number = detections.examples.records.first + row
             if records is None or number in records:
-                card, render = _make_card(detections, row, label_map, location)
+                card, render = make_card(detections, row, label_map, location)
                 names = {name for name, _, _ in card.classes}
                 drawn.classes |= names
                 if class_name is None or class_name in names:
@@ -140,17 +146,30 @@ def _rows(shard: Shard, profile: Profile, drawn: DrawnRecords) -> Iterator[tuple
             drawn.unreadable += 1
 
 
-def _make_card(
-    detections: Detections, row: int, label_map: LabelMap | None, location: str
+def make_card(
+    detections: Detections,
+    row: int,
+    label_map: LabelMap | None,
+    location: str = "",
+    findings: Sequence[Finding] = (),
+    **size: float,
 ) -> tuple[Card, Callable[[], str]]:
     """Return the card of a record without its drawing, and a function that draws it.
 
     A record with problems is drawn without masks, keypoints and labels.
+
+    Args:
+        detections: records.
+        row: row of the record.
+        label_map: label map of the shard, or None.
+        location: text before the number of the record.
+        findings: findings about the record, which the card lists with their fixes.
+        size: size of the drawing, as for :func:`~tfod.checker.reporters.drawing.draw`.
     """
-    sample = read_sample(detections, row)
+    sample = mark_findings(read_sample(detections, row), findings)
     texts, ids = read_object_classes(detections, row)
     boxes = zip(chain(texts, repeat("")), chain(ids, repeat(None)), sample.boxes, strict=False)
-    classes = [_name_class(text, class_id, label_map) for text, class_id, _ in boxes]
+    classes = [name_class(text, class_id, label_map) for text, class_id, _ in boxes]
     sample = replace(sample, classes=tuple(classes))
     detection, notes = Detection(), []
     try:
@@ -161,22 +180,26 @@ def _make_card(
     notes += [f"id {number} is not in the label map" for number in unknown_ids]
     if count := count_undrawn(sample):
         notes.append(f"{plural(count, 'box')} not drawn")
-    labels = []
-    for label in detection.image_labels[:_MAX_LABELS]:
-        name = _name_class(label.text or "", label.label, label_map)
-        labels.append((f"not {name}" if label.confidence == 0 else name, "", 1))
+    labels = [(name_label(x, label_map), "", 1) for x in detection.image_labels[:_MAX_LABELS]]
     counts = [(name, choose_class_colour(name), n) for name, n in Counter(classes).most_common()]
     card = Card(
         svg="",
         name=sample.item or "",
         where=location + format_record(sample.record),
+        lines=list_lines(findings, with_fixes=True),
         notes=notes,
         classes=[*labels, *counts],
     )
-    return card, partial(draw, sample, max_height=_MAX_HEIGHT, detection=detection)
+    return card, partial(draw, sample, detection=detection, **({"max_height": _MAX_HEIGHT} | size))
 
 
-def _name_class(text: str, label: int | None, label_map: LabelMap | None) -> str:
+def name_label(label: ImageLabel, label_map: LabelMap | None) -> str:
+    """Return the name of a class of the whole image: ``not cat`` if it is verified to be absent."""
+    name = name_class(label.text or "", label.label, label_map)
+    return f"not {name}" if label.confidence == 0 else name
+
+
+def name_class(text: str, label: int | None, label_map: LabelMap | None) -> str:
     """Return the name of a class; its text takes precedence over its id."""
     number = "" if label is None else f"#{label}"
     item = label_map.find(text) if label_map and text else None

@@ -44,7 +44,13 @@ _MASK_OPACITY = 110
 _GAMMA, _LUMINANCES = 2.2, (0.2126, 0.7152, 0.0722)  # sRGB: gamma; red, green and blue
 
 
-def draw(sample: Sample, *, max_height: float = 12.0, detection: Detection | None = None) -> str:
+def draw(
+    sample: Sample,
+    *,
+    max_height: float = 12.0,
+    max_width: float = _USUAL_WIDTH,
+    detection: Detection | None = None,
+) -> str:
     """Draw a sample as SVG in which the image is 1,000 units wide, with a margin for boxes outside.
 
     The pixels are shown as stored, as TensorFlow reads them, without EXIF orientation. An image
@@ -55,6 +61,7 @@ def draw(sample: Sample, *, max_height: float = 12.0, detection: Detection | Non
     Args:
         sample: the image and its boxes.
         max_height: maximum height on a page, rem.
+        max_width: maximum width, rem, which determines the size of letters.
         detection: masks and keypoints to draw in the colours of their classes.
     """
     small, aspect = make_thumbnail(sample, _MAX_SIDE)
@@ -68,7 +75,7 @@ def draw(sample: Sample, *, max_height: float = 12.0, detection: Detection | Non
     frame = (_compute_extent(corners) * scale).tolist()
     frame_width, frame_height = frame[2] - frame[0], frame[3] - frame[1]
     width = max_height * frame_width / frame_height
-    letter = _LETTER_HEIGHT * frame_width / min(_USUAL_WIDTH, width)
+    letter = _LETTER_HEIGHT * frame_width / min(max_width, width)
     boxes = [
         _Box(
             (box * scale).tolist(),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from mmap import mmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfod.checker.advice import split_command
-from tfod.checker.finding import Finding, plural
+from tfod.checker.advice import fill_in, fit_to_page, split_command
+from tfod.checker.finding import FAMILIES, Finding, plural
 from tfod.checker.receivers import VERDICT_TEXTS
 from tfod.checker.report import REPORT_VERSION, Report, sort_by_count
 from tfod.checker.reporters import wording
@@ -23,6 +23,7 @@ from tfod.checker.reporters.drawing import choose_class_colour, count_undrawn, d
 from tfod.checker.reporters.groups import Group, group_findings
 from tfod.checker.reporters.samples import Sample
 from tfod.checker.reporters.wording import format_headline, format_record
+from tfod.checker.rules.registry import all_rules
 from tfod.version import __version__
 
 if TYPE_CHECKING:
@@ -37,13 +38,21 @@ _MAX_CAUSES = 8
 _MAX_SHOWN = 500  # rows, bars or files
 
 
+class Line(NamedTuple):
+    """The findings of a rule about one record; the fix is empty if the page has it elsewhere."""
+
+    title: str
+    findings: Sequence[Finding]
+    fix: str = ""
+
+
 @dataclass(frozen=True)
 class Card:
     """An image on a page, with its description.
 
     Attributes:
         where: the record, as text.
-        lines: first finding, title and number of findings of each rule, most severe first.
+        lines: findings by rule, most severe first.
         notes: remarks about the drawing.
         classes: name, colour (or empty) and number of objects of each class.
         record: shard and number of the record, so that findings can link to the card.
@@ -53,7 +62,7 @@ class Card:
     svg: str
     name: str
     where: str
-    lines: Sequence[tuple[Finding, str, int]] = ()
+    lines: Sequence[Line] = ()
     notes: Sequence[str] = ()
     classes: Sequence[tuple[str, str, int]] = ()
     record: tuple[str, int] | None = None
@@ -92,8 +101,14 @@ def render_html(
     on_page = buttons is not None
     groups = group_findings(report, on_page=on_page)
     names_shard = report.counts.shards > 1
-    cards = [_make_card(sample, groups, names_shard=names_shard) for sample in samples]
-    cards.sort(key=lambda card: -card.lines[0][0].severity.rank if card.lines else 1)
+    by_record: dict[tuple[str, int | None], list[Finding]] = {}
+    for finding in report.findings:
+        by_record.setdefault((finding.shard, finding.record), []).append(finding)
+    cards = [
+        _make_card(sample, by_record.get((sample.shard, sample.record), ()), names_shard)
+        for sample in samples
+    ]
+    cards.sort(key=lambda card: -card.lines[0].findings[0].severity.rank if card.lines else 1)
     cards = _number(cards)
     image_sizes = report.image_sizes.items()
     sizes = {f"{width} × {height}": count for (height, width), count in image_sizes}
@@ -133,6 +148,11 @@ def find_body(page: mmap) -> tuple[int, int, int]:
 def render_cards(cards: Sequence[Card], title: str) -> str:
     """Format a page with only images, to be saved as UTF-8."""
     return _render(title=title, report=None, cards=_number(cards))
+
+
+def render_card(card: Card) -> str:
+    """Format a single card for a page that has only this one, as HTML without links."""
+    return str(get_template("card.html").module.make_only_card(card))
 
 
 @cache
@@ -188,19 +208,35 @@ def _number(cards: Sequence[Card]) -> list[Card]:
     return [replace(card, number=number) for number, card in enumerate(cards, 1)]
 
 
-def _make_card(sample: Sample, groups: Sequence[Group], *, names_shard: bool) -> Card:
+def list_lines(findings: Sequence[Finding], *, with_fixes: bool = False) -> list[Line]:
+    """Group the findings of a record by rule and cause, most severe first.
+
+    The fixes are for readers who may have no command line.
+    """
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.code, finding.cause), []).append(finding)
     lines = []
-    for group in groups:
-        record = (sample.shard, sample.record)
-        findings = [item for item in group.findings if (item.shard, item.record) == record]
-        if findings:
-            lines.append((findings[0], group.rule.title, len(findings)))
+    for (code, _), members in groups.items():
+        rule, first = all_rules()[code], members[0]
+        template = fit_to_page(first.template or first.fix, rule) if with_fixes else ""
+        lines.append(Line(rule.title, members, fill_in(template, [first])))
+    order = list(FAMILIES)
+
+    def sort_key(line: Line) -> tuple[int, int, str]:
+        first = line.findings[0]
+        return -first.severity.rank, order.index(first.code[:3]), first.code
+
+    return sorted(lines, key=sort_key)
+
+
+def _make_card(sample: Sample, findings: Sequence[Finding], names_shard: bool) -> Card:
     count, name = count_undrawn(sample), format_record(sample.record)
     return Card(
         svg=draw(sample),
         name=sample.item or name,
         where=f"{sample.shard}, {name}" if names_shard else name,
-        lines=sorted(lines, key=lambda line: -line[0].severity.rank),
+        lines=list_lines(findings),
         notes=[f"{plural(count, 'box')} not drawn"] if count else [],
         record=(sample.shard, sample.record),
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -20,8 +21,8 @@ from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Kind
 from tfod.sources.resolved import Shard
-from tfod.tfrecord.compression import Compression, PeekedStream
 from tfod.tfrecord.damage import Damage
+from tfod.tfrecord.random_access import RecordReader
 from tfod.tfrecord.reader import Record, RecordBatch, walk
 
 _MAX_RECORD_BYTES = 64 << 20
@@ -77,7 +78,9 @@ def choose_samples(
             sample = _read_record(record, shard, field_mapping)
             # Without an image and boxes, there is nothing to draw.
             if sample.image or len(sample.boxes):
-                samples.append(_mark_findings(sample, by_offset[record.offset]))
+                findings = by_offset[record.offset]
+                number, item = findings[0].record or 0, findings[0].item
+                samples.append(mark_findings(replace(sample, record=number, item=item), findings))
     total = min(_MAX_WITHOUT_FINDINGS, limit) if report.valid else 0
     for shard in shards if len(samples) < total else ():
         field_mapping = _find_field_mapping(report, shard.name, profile)
@@ -116,43 +119,27 @@ def _choose_records(
     return {record: by_record[record] for record in list(records)[:limit]}
 
 
-def _mark_findings(sample: Sample, findings: Sequence[Finding]) -> Sample:
+def mark_findings(sample: Sample, findings: Sequence[Finding]) -> Sample:
+    """Return a sample in which the boxes with findings are offending."""
     values = (finding.value for finding in findings)
     objects = {value.get("object") for value in values if isinstance(value, dict)}
     wrong = [finding.value for finding in findings if finding.code[:3] in _CLASS_FAMILIES]
     objects |= {number for number, name in enumerate(sample.classes) if name in wrong}
-    return replace(
-        sample,
-        record=findings[0].record or 0,
-        item=findings[0].item,
-        offending=frozenset(number for number in objects if isinstance(number, int)),
-    )
+    offending = frozenset(number for number in objects if isinstance(number, int))
+    return replace(sample, offending=offending)
 
 
 def _read_records(shard: Shard, offsets: Sequence[int] = ()) -> Iterator[Record]:
-    """Yield the undamaged records at these offsets, in order, or all records.
-
-    Seeks to the offsets if possible. Record numbers are then wrong: each seek restarts at 0.
-    """
-    with suppress(OSError, TfodError), shard.open(read_ahead=False) as stream:
-        spans = [(0, offsets)]
-        if offsets and stream.seekable():
-            if PeekedStream(stream).compression is Compression.NONE:
-                spans = [(offset, [offset]) for offset in offsets]
-            stream.seek(0)
-        for start, requested in spans:
-            if start:
-                stream.seek(start)
+    """Yield the undamaged records at these offsets, in order, or all records."""
+    with suppress(OSError, TfodError):
+        if offsets:
+            with closing(RecordReader(partial(shard.open, read_ahead=False))) as reader:
+                yield from filter(None, map(reader.read, offsets))
+            return
+        with shard.open(read_ahead=False) as stream:
             for batch in walk(stream, shard.name, None, _MAX_RECORD_BYTES):
-                if isinstance(batch, Damage):
-                    continue
-                starts = batch.offsets + start
-                rows: Sequence[int] = range(len(batch))
-                if requested:
-                    rows = np.flatnonzero(np.isin(starts, requested)).tolist()
-                yield from (batch.record(row)._replace(offset=int(starts[row])) for row in rows)
-                if requested and starts[-1] >= requested[-1]:
-                    break
+                if not isinstance(batch, Damage):
+                    yield from batch.records()
 
 
 def read_sample(detections: Detections, row: int) -> Sample:
