@@ -42,7 +42,7 @@ ALL_STAGES = everything tests others
 
 .PHONY: serve demo test test-all test-slow environment everything lint docs-build fuzz-kernel tests others \
 	test-old-datumaro test-old-cvat test-cvat-2.15 test-lowest test-receivers coverage binary \
-	constraints release-check release-files pin benchmarks docs screenshot clean
+	constraints release-check release-files pin benchmarks docs screenshot browser browser-pin clean
 .PRECIOUS: .venv-py%/installed
 
 serve: $(VENV)/serve.installed
@@ -92,7 +92,8 @@ test-part-%: $(VENV)/test.installed
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
 MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi docker_files queue)
-MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) tests/receivers
+MORE_browser = tests/browser
+MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) $(MORE_browser) tests/receivers
 
 test-more-%: $(VENV)/test-all.installed
 	$(BIN)/python $(PYTEST) $(MORE_$*)
@@ -101,8 +102,8 @@ test-more-%: $(VENV)/test-all.installed
 # of Datumaro and Python, only a few examples of each property are tried.
 others: export HYPOTHESIS_PROFILE = few
 others: everything
-	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-lowest test-more-service test-more-cvat \
-		test-more-beam lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 \
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-lowest test-more-browser test-more-service \
+		test-more-cvat test-more-beam lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 \
 		$(PYTHONS:%=test-python-%)
 
 # Style, types, plain English, and the Rust tests of the kernel.
@@ -176,6 +177,15 @@ docs: $(VENV)/docs.installed
 # The picture of a report in the README; needs Chromium.
 screenshot: $(VENV)/test.installed
 	$(BIN)/python docs/screenshot.py
+
+# The page that checks in the browser, in build/browser. PYODIDE is the folder, URL or .tar.bz2 with
+# Pyodide; without it, that is Pyodide's own distribution. Needs Debian's rustc and libstd-rust-dev-wasm32.
+browser: $(VENV)/serve.installed
+	@$(BIN)/python -m validator.browser.build --pyodide "$(PYODIDE)"
+
+# The hashes of another version of Pyodide, for a person to commit: make browser-pin VERSION=0.28.3
+browser-pin: $(VENV)/serve.installed
+	@$(BIN)/python -m validator.browser.build --pyodide "$(PYODIDE)" --pin "$(VERSION)"
 
 # tfod as a single file, build/binary/tfod, for machines without Python.
 binary: .venv-binary/installed

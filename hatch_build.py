@@ -29,6 +29,9 @@ class KernelHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the kernel before the files of the wheel are collected."""
+        if module := os.environ.get("TFOD_KERNEL_WASM"):  # `make browser` has compiled it
+            build_data["force_include"][module] = "tfod/kernel/tfod_kernel.wasm"
+            return
         source = Path(self.root, "plugin", "tfod", "kernel")
         target = Path(self.root, "build", "kernel")
         library = target / "release" / _NAMES.get(sys.platform, "libtfod_kernel.so")

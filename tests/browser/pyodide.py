@@ -33,7 +33,7 @@ def find_pyodide() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let only one process create a file or folder, whose name plus ``.lock`` is the lock."""
+    """Wait until no other process creates this file or folder. ``path.lock`` is the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{path}.lock", "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -16,6 +16,13 @@ from tfod.version import __version__
 _FIRST_CHOICES = ("cvat", "od-api", "any")
 """The receivers that the pages always show; the others are among the options."""
 
+BROWSER_POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
+    "connect-src 'self'; style-src 'self'; img-src 'self' data: blob:; form-action 'none'; "
+    "base-uri 'none'"
+)
+"""The policy of the page that checks in the browser. It is in the page, for any static host."""
+
 
 def prepare(environment: Environment) -> None:
     """Set up an environment; ``finalize`` makes control characters visible."""
