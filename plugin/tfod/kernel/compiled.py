@@ -1,8 +1,7 @@
-"""The functions of the compiled kernel, called through ``ctypes``, which releases the GIL."""
+"""The functions of the compiled kernel."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,64 +20,49 @@ from tfod.kernel.return_types import (
     as_array,
 )
 
-_size = ctypes.c_size_t
-_DEFECT = _size(-1).value
 _KINDS = tuple(ListKind)
 _COLUMN_WORDS, _PROBLEM_WORDS = 8, 4  # see src/columns.rs
+_NO_SEPARATOR = 256
 
 
-def _address(array: np.ndarray) -> int:
-    # ``array.ctypes`` takes three times as long.
-    return int(array.__array_interface__["data"][0])
-
-
-def _check(count: int) -> int:
-    if count == _DEFECT:
+def _call(name: str, *arguments: np.ndarray | int, outputs: tuple[np.ndarray, ...] = ()) -> int:
+    result = LIBRARY(name, *arguments, outputs=outputs)
+    if result is None:
         raise RuntimeError("a bug in the compiled kernel of tfod; TFOD_KERNEL=0 disables it")
-    return count
+    return result
 
 
 def find_records(buffer: Bytes, *, max_length: int = MAX_PAYLOAD_BYTES) -> FoundRecords:
     """Find records; see :func:`tfod.kernel.reference.find_records`."""
-    data = as_array(buffer)
+    data, limit = as_array(buffer), np.array([max_length], np.uint64)
     starts, lengths = [], []
-    position, capacity = 0, 1024
-    end = ctypes.c_int32(WalkEnd.FULL)
-    stop = _size()
-    while end.value == WalkEnd.FULL:
+    position, capacity, end = 0, 1024, WalkEnd.FULL
+    outcome = np.empty(2, np.int64)
+    while end is WalkEnd.FULL:
         capacity = min((len(data) - position) // 16 + 1, capacity)
         start, length = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-        tail = data[position:]
-        count = _check(
-            LIBRARY.tfod_find_records(
-                _address(tail), len(tail), max_length, True, _address(start), _address(length),
-                capacity, ctypes.byref(stop), ctypes.byref(end),
-            )
-        )  # fmt: skip
+        outputs = start, length, outcome
+        count = _call("tfod_find_records", data[position:], limit, outputs=outputs)
         starts.append(start[:count] + position)
         lengths.append(length[:count])
-        position += stop.value
+        position += int(outcome[0])
+        end = WalkEnd(int(outcome[1]))
         capacity *= 4
-    spans = np.concatenate(starts), np.concatenate(lengths)
-    return FoundRecords(*spans, position, WalkEnd(end.value))
+    return FoundRecords(np.concatenate(starts), np.concatenate(lengths), position, end)
 
 
 def parse_examples(buffer: Bytes, starts: np.ndarray, lengths: np.ndarray) -> Columns:
     """Parse records to columns; see :func:`tfod.kernel.reference.parse_examples`."""
     data = as_array(buffer)
     starts, lengths = np.ascontiguousarray(starts, "<i8"), np.ascontiguousarray(lengths, "<i8")
-    sizes = (ctypes.c_uint64 * 3)()
-    address, size = _address(data), len(data)
-    spans = _address(starts), _address(lengths), len(starts)
-    handle = LIBRARY.tfod_parse(address, size, *spans, sizes)
-    if not handle:
-        _check(_DEFECT)
+    sizes = np.empty(3, np.int64)
+    handle = _call("tfod_parse", data, starts, lengths, outputs=(sizes,))
     try:
-        columns, problems, block_bytes = sizes
+        columns, problems, block_bytes = sizes.tolist()
         block = np.empty(block_bytes // 8, "<i8")
-        _check(LIBRARY.tfod_write(handle, address, size, _address(block), block_bytes))
+        _call("tfod_write", handle, outputs=(block.view(np.uint8),))
     finally:
-        LIBRARY.tfod_free(handle)
+        _call("tfod_free", handle)
     heads = columns * _COLUMN_WORDS
     return Columns(
         len(starts),
@@ -112,42 +96,49 @@ def _problems(buffer: np.ndarray, words: np.ndarray) -> Iterator[Problem]:
         yield Problem(row, ProblemCode(code), name)
 
 
-def _to_arguments(buffer: Bytes, spans: np.ndarray) -> tuple[int, int, int, int]:
-    data = as_array(buffer)
-    return _address(data), len(data), _address(spans), len(spans)
+def crc32c(buffer: Bytes) -> int:
+    """Return the CRC-32C of bytes."""
+    crc = np.empty(1, np.uint32)
+    _call("tfod_crc32c", as_array(buffer), outputs=(crc,))
+    return int(crc[0])
 
 
 def hash_spans(buffer: Bytes, spans: np.ndarray) -> np.ndarray:
     """Hash spans; see :func:`tfod.kernel.reference.hash_spans`."""
-    spans = np.ascontiguousarray(spans, "<i8")
     hashes = np.empty(len(spans), np.uint64)
-    _check(LIBRARY.tfod_hash_spans(*_to_arguments(buffer, spans), _address(hashes)))
+    _call("tfod_hash_spans", as_array(buffer), _contiguous(spans), outputs=(hashes,))
     return hashes
 
 
 def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Code byte strings; see :func:`tfod.kernel.reference.code_spans`."""
-    spans = np.ascontiguousarray(spans, "<i8")
-    codes, firsts = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
-    outputs = _address(codes), _address(firsts)
-    count = LIBRARY.tfod_code_spans(*_to_arguments(buffer, spans), *outputs)
-    return codes.astype(np.intp, copy=False), firsts[: _check(count)].astype(np.intp)
+    codes, firsts = np.empty(len(spans), np.intp), np.empty(len(spans), np.intp)
+    arguments = as_array(buffer), _contiguous(spans)
+    count = _call("tfod_code_spans", *arguments, outputs=(codes, firsts))
+    return codes, firsts[:count].copy()
 
 
 def gather_spans(buffer: Bytes, spans: np.ndarray, separator: bytes = b"") -> bytes:
     """Join byte strings; see :func:`tfod.kernel.reference.gather_spans`."""
-    spans = np.ascontiguousarray(spans, "<i8")
-    arguments = _to_arguments(buffer, spans)
-    byte = separator[0] if separator else -1
-    joined = np.empty(_check(LIBRARY.tfod_gather_spans(*arguments, byte, None, 0)), np.uint8)
-    _check(LIBRARY.tfod_gather_spans(*arguments, byte, _address(joined), len(joined)))
+    data, spans = as_array(buffer), _contiguous(spans)
+    byte = separator[0] if separator else _NO_SEPARATOR
+    joined = np.empty(_joined_bytes(data, spans, byte), np.uint8)
+    _call("tfod_gather_spans", data, spans, byte, outputs=(joined,))
     return joined.tobytes()
 
 
 def copy_spans(buffer: Bytes, spans: np.ndarray, out: np.ndarray) -> None:
     """Copy byte strings to an array; see :func:`tfod.kernel.reference.copy_spans`."""
-    spans = np.ascontiguousarray(spans, "<i8")
-    arguments = _to_arguments(buffer, spans)
-    size = LIBRARY.tfod_gather_spans(*arguments, -1, _address(out), len(out))
-    if _check(size) != len(out):
+    data, spans = as_array(buffer), _contiguous(spans)
+    size = _joined_bytes(data, spans, _NO_SEPARATOR)
+    if size != len(out):
         raise ValueError(f"the spans have {size} bytes, but the output has {len(out)}")
+    _call("tfod_gather_spans", data, spans, _NO_SEPARATOR, outputs=(out,))
+
+
+def _joined_bytes(data: np.ndarray, spans: np.ndarray, separator: int) -> int:
+    return _call("tfod_gather_spans", data, spans, separator, outputs=(np.empty(0, np.uint8),))
+
+
+def _contiguous(spans: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(spans, "<i8")

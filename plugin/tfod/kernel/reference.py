@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import google_crc32c
 import numpy as np
 
+from tfod.kernel.checksum import crc32c
 from tfod.kernel.return_types import (
     MAX_PAYLOAD_BYTES,
     Bytes,
@@ -54,7 +54,7 @@ def find_records(buffer: Bytes, *, max_length: int = MAX_PAYLOAD_BYTES) -> Found
     shard = as_array(buffer)
     data, position, count = shard.data, 0, len(shard)
     checksums = dict[int, int]()  # by length, because many records have the same length
-    crc32c, header_at, checksum_at = google_crc32c.value, _HEADER.unpack_from, _CHECKSUM.unpack_from
+    header_at, checksum_at = _HEADER.unpack_from, _CHECKSUM.unpack_from
     while True:
         start = position + HEADER_BYTES
         if start > count:
@@ -330,7 +330,7 @@ def _hash(part: bytes) -> int:
     else:
         words = np.frombuffer(part + bytes(-len(part) % 8), "<u8")
         second = int(words.sum(dtype=np.uint64)) * _MULTIPLIER % (1 << 64) >> 32
-    return int(google_crc32c.value(part)) << 32 | second
+    return crc32c(part) << 32 | second
 
 
 def code_spans(buffer: Bytes, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

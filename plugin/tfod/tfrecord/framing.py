@@ -10,31 +10,22 @@ from __future__ import annotations
 import bisect
 import functools
 import struct
-import warnings
 from collections.abc import Iterator
 
-import google_crc32c
 import numpy as np
+
+from tfod.kernel.checksum import crc32c
 
 HEADER_BYTES = 12  # length and its checksum
 FOOTER_BYTES = 4  # the payload's checksum
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _BLOCK = 1 << 16  # bytes to search for headers at once
 _HEADER = struct.Struct("<QI")
-_crc32c = google_crc32c.value
-
-if google_crc32c.implementation != "c":
-    warnings.warn(
-        "google-crc32c runs without its C library here and is about 1000 times slower; "
-        "reinstall it from a binary wheel: pip install --force-reinstall google-crc32c",
-        RuntimeWarning,
-        stacklevel=2,
-    )
 
 
 def masked_crc32c(data: bytes | np.ndarray) -> int:
     """Return the checksum of TFRecord: CRC-32C, rotated right by 15 bits, plus a constant."""
-    crc: int = _crc32c(data)
+    crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -99,7 +90,7 @@ def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     upper_bytes = data[5 : 5 + count] | data[6 : 6 + count] | data[7 : 7 + count]
     positions = np.flatnonzero(upper_bytes == 0)
     headers = data[positions[:, None] + np.arange(HEADER_BYTES)]
-    crc = np.full(len(positions), _crc32c(bytes(8)), np.uint32)
+    crc = np.full(len(positions), crc32c(bytes(8)), np.uint32)
     for byte, table in enumerate(_crc_tables()):
         crc ^= table[headers[:, byte]]
     masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
@@ -111,10 +102,10 @@ def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @functools.cache
 def _crc_tables() -> list[np.ndarray]:
     """Return for each of the five low bytes of a length how its values change the CRC-32C."""
-    zero_crc = _crc32c(bytes(8))
+    zero_crc = crc32c(bytes(8))
     return [
         np.array(
-            [_crc32c((value << 8 * byte).to_bytes(8, "little")) ^ zero_crc for value in range(256)],
+            [crc32c((value << 8 * byte).to_bytes(8, "little")) ^ zero_crc for value in range(256)],
             np.uint32,
         )
         for byte in range(5)

@@ -94,6 +94,7 @@ pub struct Key<'a> {
 
 /// The columns of a batch while they grow.
 pub struct Columns<'a> {
+    buffer: &'a [u8],
     pub keys: Vec<Key<'a>>,
     pub columns: Vec<Column>,
     problems: Vec<Problem>,
@@ -106,8 +107,9 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub fn new() -> Self {
+    pub fn new(buffer: &'a [u8]) -> Self {
         Columns {
+            buffer,
             keys: Vec::new(),
             columns: Vec::new(),
             problems: Vec::new(),
@@ -211,8 +213,8 @@ impl<'a> Columns<'a> {
     }
 
     /// Writes the block: a [`COLUMN`] for each column, a [`PROBLEM`] for each problem, then the rows,
-    /// ends and values of the columns.
-    pub fn write(&self, buffer: &[u8], block: &mut [u8]) {
+    /// ends and values of the columns. It does not read the buffer again.
+    pub fn write(&self, block: &mut [u8]) {
         let (columns, tail) = block.split_at_mut(self.columns.len() * COLUMN);
         let (problems, mut data) = tail.split_at_mut(self.problems.len() * PROBLEM);
         let mut word = (columns.len() + problems.len()) / 8;
@@ -224,7 +226,7 @@ impl<'a> Columns<'a> {
                 word += padded(length) / 8;
             }
             let (name, count) =
-                (span(buffer, self.keys[column.key as usize].name), column.rows.len());
+                (span(self.buffer, self.keys[column.key as usize].name), column.rows.len());
             let (kind, values) = (i64::from(column.kind), column.count() as i64);
             let [rows_at, ends_at, values_at] = begins;
             let head = [name[0], name[1], kind, count as i64, values, rows_at, ends_at, values_at];
@@ -234,7 +236,7 @@ impl<'a> Columns<'a> {
             data = copy(data, &column.values, |byte| [byte]);
         }
         for (problem, out) in self.problems.iter().zip(problems.chunks_exact_mut(PROBLEM)) {
-            let name = self.keys.get(problem.key as usize).map(|key| span(buffer, key.name));
+            let name = self.keys.get(problem.key as usize).map(|key| span(self.buffer, key.name));
             let [start, length] = name.unwrap_or([-1, 0]);
             let words = [i64::from(problem.row), problem.code as i64, start, length];
             copy(out, &words, i64::to_le_bytes);

@@ -15,7 +15,7 @@ use crate::wire::{Malformed, Reader, FIXED32, LENGTH, VARINT};
 pub fn parse<'a>(buffer: &'a [u8], starts: &[i64], lengths: &[i64]) -> Columns<'a> {
     let (entries, more) = (Vec::new(), Vec::new());
     let mut parser =
-        Parser { buffer, row: 0, columns: Columns::new(), entries, more, first: NOWHERE };
+        Parser { buffer, row: 0, columns: Columns::new(buffer), entries, more, first: NOWHERE };
     for (row, (&start, &length)) in starts.iter().zip(lengths).enumerate() {
         parser.row = row as u32;
         let end = start.checked_add(length).and_then(|end| usize::try_from(end).ok());

@@ -29,7 +29,6 @@ pub enum End {
 pub fn find(
     buffer: &[u8],
     max_length: u64,
-    verify: bool,
     starts: &mut [i64],
     lengths: &mut [i64],
 ) -> (usize, usize, End) {
@@ -56,7 +55,7 @@ pub fn find(
             return (count, position, End::Buffer);
         }
         let (data, footer) = body.split_at(length as usize);
-        if verify && masked(data) != u32::from_le_bytes(footer[..FOOTER].try_into().unwrap()) {
+        if masked(data) != u32::from_le_bytes(footer[..FOOTER].try_into().unwrap()) {
             return (count, position, End::DataChecksum);
         }
         starts[count] = (position + HEADER) as i64;

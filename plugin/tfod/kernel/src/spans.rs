@@ -35,16 +35,16 @@ fn sum_of_words(data: &[u8]) -> u32 {
 
 /// Numbers the distinct strings in the order of their first occurrence, and writes the number of
 /// the first span of each code to `firsts`. Returns the number of codes.
-pub fn code(buffer: &[u8], spans: &[[i64; 2]], codes: &mut [i64], firsts: &mut [i64]) -> usize {
+pub fn code(buffer: &[u8], spans: &[[i64; 2]], codes: &mut [isize], firsts: &mut [isize]) -> usize {
     let mut dictionary = Dictionary::new();
     let mut count = 0;
     for (number, (span, out)) in spans.iter().zip(codes).enumerate() {
         let code = dictionary.number(bytes(buffer, *span), count as u32);
         if code as usize == count {
-            firsts[count] = number as i64;
+            firsts[count] = number as isize;
             count += 1;
         }
-        *out = i64::from(code);
+        *out = code as isize;
     }
     count
 }
