@@ -24,7 +24,7 @@ from tests.commands import run_python
 from tests.validator.conftest import UPLOADS
 from tests.validator.sockets import TOKEN
 
-PUBLIC = {"static", "api.live", "api.ready", "pages.report_style"}
+PUBLIC = {"static", "api.live", "api.ready", "pages.report_style", "pages.browser"}
 OPEN_PATHS = ("/healthz", "/readyz", "/report.css", "/static/openapi.json")
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

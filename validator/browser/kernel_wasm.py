@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,8 +30,9 @@ def compile_kernel(source: Path, output: Path) -> None:
 
 
 def _find_rustc() -> str:
-    """Return the first rustc with the target; rustup's often comes first and has it rarely."""
-    for rustc in filter(None, (shutil.which("rustc"), "/usr/bin/rustc")):
+    """Return ``RUSTC``, or the first rustc with the target, which rustup's rarely has."""
+    named = os.environ.get("RUSTC")
+    for rustc in [named] if named else filter(None, (shutil.which("rustc"), "/usr/bin/rustc")):
         command = [rustc, "--print", "target-libdir", "--target", _TARGET]
         try:
             folder = subprocess.run(command, capture_output=True, text=True).stdout.strip()

@@ -8,13 +8,14 @@ import hmac
 import ipaddress
 from contextlib import suppress
 
-_PUBLIC_PATHS = frozenset(("/healthz", "/readyz", "/report.css"))
+_PUBLIC_PATHS = frozenset(("/healthz", "/readyz", "/report.css", "/browser"))
+_PUBLIC_FOLDERS = ("/static/", "/browser/")
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 def is_allowed(path: str, authorization: str, token: str) -> bool:
     """Check whether the path is public, or the token is sent as Bearer or as a Basic password."""
-    if not token or path in _PUBLIC_PATHS or path.startswith("/static/"):
+    if not token or path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS):
         return True
     scheme, _, credentials = authorization.partition(" ")
     if scheme.lower() == "basic":

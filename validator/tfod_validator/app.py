@@ -98,7 +98,7 @@ def _end(response: Response) -> Response:
     """Add the security headers, and log and count the request without its URL, a secret."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
-    if request.endpoint not in ("static", "pages.report_style"):
+    if request.endpoint not in ("static", "pages.report_style", "pages.browser"):
         response.headers["Cache-Control"] = "no-store"
     if request.is_secure:
         response.headers["Strict-Transport-Security"] = "max-age=31536000"

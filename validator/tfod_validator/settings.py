@@ -43,6 +43,7 @@ class Settings:
     port: int = _setting(8080, "port to listen on; 0 for any free port", 0, 65535)
     token: str = _setting("", "token required to use the service; without one, anyone can use it")
     queue: str = _setting("", "URL of a Redis server, for workers in other processes (`--worker`)")
+    browser: str = _setting("", "folder of `make browser`, served at /browser")
     trusted_proxy: str = _setting("", "address of a proxy whose X-Forwarded-* are used; * for any")
     trusted_hosts: str = _setting("", "comma-separated host names of the service; empty for any")
     checks: int = _setting(4, "checks at the same time")
@@ -81,6 +82,13 @@ class Settings:
         texts = {setting: environment.get(setting.name.upper()) for setting in fields(Settings)}
         values = {setting.name: _parse(setting, text) for setting, text in texts.items() if text}
         values |= {name: value for name, value in options.items() if value is not None}
+        if browser := values.get("browser"):
+            if not Path(browser, "index.html").is_file():
+                raise TfodError(
+                    f"{PREFIX}_BROWSER: {browser} has no index.html; name the folder that "
+                    "`make browser` builds: build/browser"
+                )
+            values["browser"] = str(Path(browser).absolute())
         return Settings(**{**values, "data": Path(values.get("data", Settings.data)).absolute()})
 
     @property

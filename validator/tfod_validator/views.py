@@ -10,8 +10,17 @@ import hashlib
 from dataclasses import fields
 from datetime import datetime, timezone
 from mmap import ACCESS_READ, mmap
+from pathlib import PurePath
 
-from flask import Blueprint, Response, redirect, render_template, request, url_for
+from flask import (
+    Blueprint,
+    Response,
+    redirect,
+    render_template,
+    request,
+    send_from_directory,
+    url_for,
+)
 from flask.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from tfod.checker.finding import FAMILIES, plural, size
@@ -20,16 +29,18 @@ from tfod.checker.reporters.wording import describe_overrides, group_by_family
 from tfod.checker.rules.registry import all_rules
 from werkzeug.wrappers import Response as AnyResponse
 
-from tfod_validator.answers import stream_part
+from tfod_validator.answers import ProblemError, stream_part
 from tfod_validator.api import read_parameters
 from tfod_validator.folder import Validation
 from tfod_validator.offers import LABELS
 from tfod_validator.settings import PREFIX, Settings
-from tfod_validator.templating import list_choices, prepare
+from tfod_validator.templating import BROWSER_POLICY, list_choices, prepare
 from tfod_validator.uploads import accept as accept_upload
 from tfod_validator.uploads import change, find, queue
 
 pages = Blueprint("pages", __name__)
+_CONTENT_TYPES = {".js": "text/javascript", ".wasm": "application/wasm"}
+"""Types that the page needs and that some machines do not know."""
 _STATE_WORDS = {"failed": "failed", "queued": "waiting", "running": "checking"}
 
 
@@ -127,6 +138,20 @@ def _format_limit(name: str, value: int) -> str:
     if name.endswith("_bytes"):
         return size(value)
     return _format_duration(value) if name.endswith("_seconds") else ""
+
+
+@pages.get("/browser/", defaults={"name": "index.html"})
+@pages.get("/browser/<path:name>")
+def browser(name: str) -> AnyResponse:
+    """Return a file of the page that checks in the browser, if ``TFOD_BROWSER`` names it."""
+    folder = queue().settings.browser
+    if not folder:
+        raise ProblemError(404, "This service does not have the page that checks in the browser.")
+    content_type = _CONTENT_TYPES.get(PurePath(name).suffix)
+    response = send_from_directory(folder, name, mimetype=content_type)
+    # The worker of the page has the policy of its own response.
+    response.headers["Content-Security-Policy"] = f"{BROWSER_POLICY}; frame-ancestors 'none'"
+    return response
 
 
 @pages.get("/report.css")
