@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from tfod.kernel.library import Library
-
 _size = ctypes.c_size_t
 _DEFECT = _size(-1).value
 
 
-def load(path: str) -> Library:
+def load(path: str) -> NativeLibrary:
     """Load a library; raise ImportError if the system rejects it."""
     try:
-        library = ctypes.CDLL(path)
+        return NativeLibrary(ctypes.CDLL(path))
     except OSError as error:
         raise ImportError(f"it cannot be loaded: {error}") from None
 
-    @functools.cache
-    def find(name: str) -> Any:
-        function = library[name]
-        function.restype = _size
-        return function
 
-    def call(
-        name: str, *arguments: np.ndarray | int, outputs: tuple[np.ndarray, ...] = ()
+class NativeLibrary:
+    """A :class:`tfod.kernel.library.Library` for this machine."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._functions = dict[str, Any]()
+
+    def __call__(
+        self, name: str, *arguments: np.ndarray | int, outputs: tuple[np.ndarray, ...] = ()
     ) -> int | None:
         words = []
         for argument in (*arguments, *outputs):
@@ -39,7 +38,9 @@ def load(path: str) -> Library:
                 # ``array.ctypes`` takes three times as long.
                 words.append(_size(argument.__array_interface__["data"][0]))
                 words.append(_size(len(argument)))
-        result = find(name)(*words)
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = self._library[name]
+            function.restype = _size
+        result: int = function(*words)
         return None if result == _DEFECT else result
-
-    return call

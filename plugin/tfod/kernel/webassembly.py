@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 _PAGE_BYTES = 1 << 16
 
 
-def load(path: str) -> Module:
+def load(path: str) -> WebAssemblyLibrary:
     """Load a module; raise ImportError if JavaScript rejects it."""
     try:
-        return Module(WebAssembly.Module.new(to_js(Path(path).read_bytes())))
+        return WebAssemblyLibrary(WebAssembly.Module.new(to_js(Path(path).read_bytes())))
     except JsException as error:
         raise ImportError(f"it cannot be loaded: {error}") from None
 
 
-class Module:
+class WebAssemblyLibrary:
     """A :class:`tfod.kernel.library.Library` in WebAssembly."""
 
     def __init__(self, module: Any) -> None:
