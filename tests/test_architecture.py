@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugin"
 PACKAGES = (
     *("kernel", "tfrecord", "example", "detection", "sources", "training", "formats", "checker"),
-    *("shards", "functions", "datumaro", "beam", "cvat", "cli"),
+    *("shards", "viewer", "functions", "datumaro", "beam", "cvat", "cli"),
 )
 """A package imports only packages before it."""
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -114,9 +114,7 @@ def check_steps(
     config = options.training_config
     requested = options.receiver or (RECEIVERS["od-api"] if config else None)
     receiver = choose_receiver(requested, options.profile, options.task)
-    label_map = options.label_map or (config.label_map if config else None)
-    if label_map is not None and sources.label_map is None:
-        sources = sources.with_label_map(LabelMapFile.load(label_map))
+    sources = use_label_map(sources, options)
     # A task or a configuration is compared with all shards together.
     if len(sources.datasets) > 1 and (options.task or config):
         sources = sources.join()
@@ -145,6 +143,15 @@ def check_steps(
         baseline=baseline,
     )
     return replace(whole, findings=advise(whole))
+
+
+def use_label_map(sources: ResolvedSources, options: Options) -> ResolvedSources:
+    """Return the sources with the label map of the options, unless they already have one."""
+    config = options.training_config
+    label_map = options.label_map or (config.label_map if config else None)
+    if label_map is None or sources.label_map is not None:
+        return sources
+    return sources.with_label_map(LabelMapFile.load(label_map))
 
 
 def _check_dataset(
