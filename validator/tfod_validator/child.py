@@ -29,9 +29,6 @@ from tfod.checker.check import Options, check
 from tfod.checker.profiles import file as file  # imported before the fork
 from tfod.checker.references import frames as frames  # imported before the fork
 from tfod.checker.report import Report
-from tfod.checker.reporters.json import render_json
-from tfod.checker.reporters.junit import render_junit
-from tfod.checker.reporters.text import render_text
 from tfod.errors import TfodError
 from tfod.sources.resolved import File
 from tfod.sources.resolver import resolve_uploads
@@ -153,8 +150,7 @@ def _check(attempt: Path, request: Request, settings: Settings) -> tuple[Report,
         raise ProblemError(500, detail)
     is_repaired = request.repair_of is not None
     outcome = render_outcome(report, sources, options, limits, is_repaired=is_repaired)
-    texts = {"html": outcome.html, **_render(report)}
-    for name, text in texts.items():
+    for name, text in outcome.texts.items():
         (attempt / REPORTS[name]).write_bytes(text.encode("utf-8", "replace"))
     return report, outcome
 
@@ -177,15 +173,6 @@ def _make_limits(settings: Settings) -> Limits:
         settings.max_archive_entries, settings.max_archive_bytes, settings.max_archive_ratio
     )
     return Limits(settings.max_findings, settings.max_images, settings.max_record_bytes, archive)
-
-
-def _render(report: Report) -> dict[str, str]:
-    """Return the text of a report in each format but HTML."""
-    return {
-        "junit": render_junit(report),
-        "text": render_text(report, color=False),
-        "json": render_json(report),
-    }
 
 
 def _make_progress(attempt: Path, settings: Settings) -> Progress:
@@ -276,6 +263,4 @@ def _require_disk(files: list[str], settings: Settings, copies: int) -> None:
 # and caches, which take three quarters of the time of a small check.
 for _example in EXAMPLES.values():
     _sources, _options = resolve_uploads([File.at(str(_example), _example.name)]), Options()
-    _report = check(_sources, _options)
-    render_outcome(_report, _sources, _options, Limits())
-    _render(_report)
+    render_outcome(check(_sources, _options), _sources, _options, Limits())

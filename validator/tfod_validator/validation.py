@@ -5,8 +5,9 @@ The files are in the working folder, so that reports contain their names without
 
 from __future__ import annotations
 
+import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from tfod.checker.finding import Severity, plural
 from tfod.checker.references.cvat_task import load_task
 from tfod.checker.report import Report
 from tfod.checker.reporters.html import render_html
+from tfod.checker.reporters.json import render_json
+from tfod.checker.reporters.junit import render_junit
 from tfod.checker.reporters.samples import choose_samples
+from tfod.checker.reporters.text import render_text
 from tfod.checker.rules.registry import all_rules
 from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.errors import TfodError
@@ -29,7 +33,7 @@ from tfod.shards.repair import Options as RepairOptions
 from tfod.shards.repair import repair
 from tfod.sources.format_recognition import FORMATS
 from tfod.sources.resolved import File, LabelMapFile, ResolvedSources
-from tfod.sources.resolver import resolve_uploads
+from tfod.sources.resolver import resolve, resolve_uploads
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.offers import find_convertible, list_buttons, list_offers
@@ -73,9 +77,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A report as a page, the repairs that the page offers, and the format it can convert from."""
+    """A report in each format, the repairs that its page offers, and what it can convert from."""
 
-    html: str
+    texts: Mapping[str, str]
     offers: Sequence[dict[str, Any]]
     convertible: str
 
@@ -83,7 +87,7 @@ class Outcome:
 def prepare_check(
     names: Sequence[str], choices: Choices, limits: Limits
 ) -> tuple[ResolvedSources, Options]:
-    """Resolve files for a check; raise TfodError if a choice is invalid."""
+    """Resolve files or folders for a check; raise TfodError if a choice is invalid."""
     options = make_options(
         Configuration(
             receiver=choices.receiver, profile=choices.profile, label_map=choices.label_map
@@ -95,11 +99,18 @@ def prepare_check(
         max_record_bytes=limits.max_record_bytes,
         archive_limits=limits.archive,
     )
-    sources = resolve_uploads([File.at(name) for name in sorted(names)], limits.archive)
+    sources = _resolve(sorted(names), limits.archive)
     if choices.label_map_file:
         file = choices.label_map_file
         sources = sources.with_label_map(LabelMapFile.at(file, Path(file).name))
     return sources, options
+
+
+def _resolve(names: Sequence[str], limits: ZipLimits) -> ResolvedSources:
+    if not any(map(os.path.isdir, names)):
+        return resolve_uploads([File.at(name) for name in names], limits)
+    with resolve(names, limits=limits) as sources:  # of files on this machine, nothing is copied
+        return sources
 
 
 def render_outcome(
@@ -110,11 +121,16 @@ def render_outcome(
     *,
     is_repaired: bool = False,
 ) -> Outcome:
-    """Render the page of a report, with the labels of the buttons that the page offers."""
+    """Render a report in all formats, and find what its page offers."""
     offers, convertible = list_offers(report, is_repaired=is_repaired), find_convertible(report)
     samples = choose_samples(report, sources.shards, options.profile, limits.max_images)
-    html = render_html(report, samples, list_buttons(offers, convertible))
-    return Outcome(html, offers, convertible)
+    texts = {
+        "html": render_html(report, samples, list_buttons(offers, convertible)),
+        "json": render_json(report),
+        "junit": render_junit(report),
+        "text": render_text(report, color=False),
+    }
+    return Outcome(texts, offers, convertible)
 
 
 def repair_copy(

@@ -1,6 +1,7 @@
-// For the page of a report: copy buttons, links that open folded sections, and the actions of the user
-// who uploaded the files. Their token is stored in this browser and removed from the URL, which
-// people share.
+// For the page of a report: copy buttons, and the actions of the user who uploaded the files. Their
+// token is stored in this browser and removed from the URL, which people share.
+import "./cards.js";
+
 const key = `tfod ${location.pathname}`;
 
 function keepToken() {
@@ -57,20 +58,9 @@ async function copy(button) {
   }, 3000);
 }
 
-// Not all browsers open the section that contains the target of a link.
-function unfold(link) {
-  const folded = document.getElementById(link.hash.slice(1))?.closest("details");
-  if (folded) folded.open = true;
-}
-
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") document.querySelector(".card:target .close")?.click();
-});
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (button) copy(button);
-  const link = event.target.closest("main a[href^='#']");
-  if (link) unfold(link);
 });
 document.addEventListener("replaced", () => {
   showButtons();

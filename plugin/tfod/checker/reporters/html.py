@@ -132,7 +132,7 @@ def render_html(
     )
 
 
-def find_body(page: mmap) -> tuple[int, int, int]:
+def find_body(page: mmap | bytes) -> tuple[int, int, int]:
     """Find the body of a page from :func:`render_html`, to include it in another page.
 
     The body contains the ``<h1>``. The other page needs :func:`report_css`, and ``img-src data:``

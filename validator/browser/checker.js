@@ -1,0 +1,54 @@
+// The worker that checks: calls to it, and a new worker if it fails or does not stop.
+const MILLISECONDS_TO_STOP = 1000;
+
+export class Checker {
+  // The handlers are called with the progress of a check, and with the promise of each new worker.
+  constructor(handlers) {
+    this.handlers = handlers;
+    this.#start();
+  }
+
+  #start() {
+    this.last = 0;
+    this.calls = new Map();
+    this.worker = new Worker("worker.js");
+    this.worker.onmessage = ({ data }) => {
+      if (data.progress) this.handlers.progress(data.progress);
+      else this.#settle(data);
+    };
+    this.worker.onerror = (event) => {
+      event.preventDefault();
+      this.calls.forEach((_, id) => this.#settle({ id, problem: { text: event.message } }));
+    };
+    this.ready = this.call("load");
+    this.handlers.loading(this.ready);
+  }
+
+  #settle({ id, result, problem }) {
+    const { resolve, reject } = this.calls.get(id) ?? {};
+    this.calls.delete(id);
+    if (problem) reject?.(problem);
+    else resolve?.(result);
+  }
+
+  // Returns the result, or rejects with { isMemory, text }.
+  call(method, values) {
+    return new Promise((resolve, reject) => {
+      this.last += 1;
+      this.calls.set(this.last, { resolve, reject });
+      this.worker.postMessage({ id: this.last, method, ...values });
+    });
+  }
+
+  restart() {
+    this.worker.terminate();
+    this.#start();
+  }
+
+  // Stops the check, usually between two batches of records.
+  async stop() {
+    const timer = setTimeout(() => this.restart(), MILLISECONDS_TO_STOP);
+    await this.call("stop");
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,84 @@
+// Runs tfod in Pyodide, in a worker, so that the page stays responsive. The page sends requests
+// { id, method, ... }; each is answered by { id, result } or { id, problem }.
+importScripts("pyodide/pyodide.js");
+
+const FILES = "/files";
+const OTHERS = "/others"; // files that are not checked, such as the labels of a task
+let python;
+let checker;
+
+const methods = {
+  // Loads everything, so that no request is needed later.
+  async load() {
+    const listed = await (await get("packages.json")).json();
+    const [loaded, ...wheels] = await Promise.all([
+      loadPyodide({ indexURL: "pyodide/", packages: listed.packages }),
+      ...listed.wheels.map(async (name) => (await get(name)).arrayBuffer()),
+    ]);
+    python = loaded;
+    const extractDir = python.runPython("import site; site.getsitepackages()[0]");
+    wheels.forEach((wheel) => python.unpackArchive(wheel, "wheel", { extractDir }));
+    checker = python.pyimport("tfod_validator.browser").Checker();
+    python.FS.mkdir(FILES);
+    python.FS.mkdir(OTHERS);
+  },
+
+  async check({ files, labels, choices }) {
+    mount(FILES, files);
+    mount(OTHERS, labels);
+    const paths = labels.length ? { cvat_labels: `${OTHERS}/${labels[0].name}` } : {};
+    return finish(await checker.check(FILES, JSON.stringify({ ...choices, ...paths }), progress));
+  },
+
+  async change({ action, oddBoxes }) {
+    return finish(await checker.change(action, oddBoxes, progress));
+  },
+
+  async ask({ name, values }) {
+    return JSON.parse(checker.ask(name, JSON.stringify(values)));
+  },
+
+  async stop() {
+    checker.stop();
+  },
+};
+
+async function get(name) {
+  const response = await fetch(name);
+  if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
+  return response;
+}
+
+// Files are not copied: WORKERFS reads the parts that are needed.
+function mount(folder, files) {
+  const { FS } = python;
+  if (FS.lookupPath(folder).node.mount.mountpoint === folder) FS.unmount(folder);
+  const blobs = files.map(({ path, file }) => ({ name: path, data: file }));
+  FS.mount(FS.filesystems.WORKERFS, { blobs }, folder);
+}
+
+function progress(bytes, records) {
+  postMessage({ progress: { bytes, records } });
+}
+
+function finish(text) {
+  const outcome = JSON.parse(text);
+  if (outcome.zip) outcome.zip = new Blob([python.FS.readFile(outcome.zip)]);
+  return outcome;
+}
+
+// The text of an exception of Python is a traceback, whose last line has its type.
+function explain(error) {
+  const text = String(error?.message ?? error).trim();
+  const isMemory = error instanceof RangeError || /MemoryError|out of memory/i.test(text);
+  return { isMemory, text: text.split("\n").pop() };
+}
+
+onmessage = async ({ data: { id, method, ...values } }) => {
+  try {
+    postMessage({ id, result: await methods[method](values) });
+  } catch (error) {
+    console.error(error);
+    postMessage({ id, problem: explain(error) });
+  }
+};

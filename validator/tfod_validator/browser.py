@@ -1,0 +1,138 @@
+"""The check in a browser: a worker of the static page calls it, in Pyodide."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, Template
+from markupsafe import Markup
+from tfod.checker.reporters.html import AFTER_HEAD, find_body
+from tfod.errors import TfodError
+from tfod.viewer.session import Session
+
+from tfod_validator.offers import LABELS
+from tfod_validator.templating import prepare
+from tfod_validator.validation import (
+    Choices,
+    CopyError,
+    Limits,
+    convert_copy,
+    pack,
+    prepare_check,
+    render_outcome,
+    repair_copy,
+)
+
+Progress = Callable[[int, int], object]
+"""A function that is called with the numbers of bytes and records that were read."""
+_SECONDS_BETWEEN_PAUSES = 0.05
+_LIMITS = Limits()
+
+
+class Checker:
+    """The checks of a page, one after the other.
+
+    ``check`` and ``change`` return JSON: ``main`` has the report for the page, ``title`` its title,
+    ``texts`` the report in each format, ``zip`` the path and name of the copy. If there is no
+    report, it has only ``problem``, a sentence; after ``stop``, it is empty.
+    """
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._choices = Choices()
+        self._folder = ""
+
+    async def check(self, folder: str, choices: str, progress: Progress) -> str:
+        """Check the files and folders in a folder; ``choices`` has members of Choices, as JSON."""
+        self._choices, self._folder = Choices(**json.loads(choices)), folder
+        try:
+            return json.dumps(await self._check({}, progress))
+        except TfodError as error:
+            return json.dumps({"problem": f"The check could not run: {error}"})
+
+    async def change(self, action: str, odd_boxes: str, progress: Progress) -> str:
+        """Repair or convert a copy of the files that were checked last, and check the copy."""
+        verb = "converted" if action == "convert" else "repaired"
+        os.chdir(self._folder)
+        files = sorted(os.listdir())
+        name = f"{Path(files[0]).stem.removesuffix(f'_{verb}')}_{verb}.zip"
+        choices = replace(self._choices, odd_boxes=odd_boxes or None)
+        target = Path(tempfile.mkdtemp())
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = Path(scratch, verb)
+                if action == "convert":
+                    copied = {"conversion": convert_copy(files, folder, choices, _LIMITS)}
+                else:
+                    copied = {"repair": repair_copy(files, folder, choices, _LIMITS, os.curdir)}
+                pack(folder, target / name)
+            self._folder = str(target)
+            return json.dumps(await self._check(copied, progress))
+        except TfodError as error:
+            shutil.rmtree(target)
+            text = str(error).replace("--odd-boxes ", "")
+            is_whole = isinstance(error, CopyError)
+            return json.dumps(
+                {"problem": text if is_whole else f"The files cannot be {verb}: {text}"}
+            )
+
+    def ask(self, method: str, arguments: str) -> str:
+        """Answer a question of the viewer with a method of the session, as JSON."""
+        return json.dumps(getattr(self._session, method)(*json.loads(arguments)))
+
+    def stop(self) -> None:
+        """Stop the check at its next pause."""
+        self._session = None
+
+    async def _check(self, copied: dict[str, Any], progress: Progress) -> dict[str, Any]:
+        os.chdir(self._folder)  # reports contain file names without a path
+        names = sorted(os.listdir())
+        sources, options = prepare_check(names, self._choices, _LIMITS)
+        session = self._session = Session(sources, options)
+        progress(0, 0)
+        paused = 0.0
+        for done, records in session.steps():
+            if time.monotonic() - paused > _SECONDS_BETWEEN_PAUSES:
+                progress(done, records)
+                await asyncio.sleep(0)  # for questions of the viewer
+                paused = time.monotonic()
+                if self._session is not session:
+                    return {}
+        report = session.report
+        assert report is not None
+        is_repaired = "repair" in copied
+        outcome = render_outcome(report, sources, options, _LIMITS, is_repaired=is_repaired)
+        page = outcome.texts["html"].encode("utf-8", "replace")
+        start, middle, stop = find_body(page)
+        offered = {"offers": outcome.offers, "convertible": outcome.convertible}
+        main = _load_template().render(
+            head=Markup(page[start:middle].decode()),
+            sections=Markup(page[middle + len(AFTER_HEAD) : stop].decode()),
+            labels=LABELS,
+            validation={"result": {"valid": report.valid, **offered, **copied}},
+            zip_name=names[0],
+        )
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return {
+            "main": main,
+            "title": f"{'Valid' if report.valid else 'Invalid'}: {names[0]}{more} · tfod",
+            "texts": outcome.texts,
+            "zip": str(Path(names[0]).absolute()) if copied else "",
+        }
+
+
+@cache
+def _load_template() -> Template:
+    environment = Environment(loader=PackageLoader("tfod_validator"), autoescape=True)
+    prepare(environment)
+    return environment.get_template("checked.html")
