@@ -87,8 +87,12 @@ class Checker:
             )
 
     def ask(self, method: str, arguments: str) -> str:
-        """Answer a question of the viewer with a method of the session, as JSON."""
-        return json.dumps(getattr(self._session, method)(*json.loads(arguments)))
+        """Answer a request of the viewer, as JSON; ``problem`` is set if it is invalid."""
+        assert self._session is not None
+        try:
+            return json.dumps(self._session.answer(method, json.loads(arguments)))
+        except TfodError as error:
+            return json.dumps({"problem": str(error)})
 
     def stop(self) -> None:
         """Stop the check at its next pause."""
@@ -104,7 +108,7 @@ class Checker:
         for done, records in session.steps():
             if time.monotonic() - paused > _SECONDS_BETWEEN_PAUSES:
                 progress(done, records)
-                await asyncio.sleep(0)  # for questions of the viewer
+                await asyncio.sleep(0)  # for requests of the viewer
                 paused = time.monotonic()
                 if self._session is not session:
                     return {}
