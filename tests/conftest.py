@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tfod.cli.main import main
 from tfod.tfrecord.writer import write_records
 
+from tests.chromium import chromium, open_page  # noqa: F401
 from tests.commands import Result, Run
 from tests.records import encode
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +27,25 @@ def build_page(output: Path, source: object, **environment: str) -> Result:
     """Run the command of ``make browser``."""
     options = ("--pyodide", source, "--output", output)
     return run_python("-m", "validator.browser.build", *options, folder=ROOT, **environment)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def end_headers(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", "*")  # only policies forbid requests
+        super().end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def static_host(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback as a static host does; yield its URL with a slash."""
+    handler = partial(_Handler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

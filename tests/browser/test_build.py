@@ -7,18 +7,14 @@ import json
 import re
 import shutil
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tfod_validator.templating import BROWSER_POLICY
 
-from tests.browser.conftest import build_page
+from tests.browser.conftest import build_page, static_host
 from tests.commands import free_port
 from validator.browser.distribution import (
     BrowserBuildError,
@@ -33,11 +29,6 @@ PACKAGES = PINS["lock"]["packages"]
 LARGE = "pyodide.asm.wasm"
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def url(pyodide: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with ``folder/``, which is Pyodide, and ``release.tar.bz2`` of it."""
@@ -46,10 +37,8 @@ def url(pyodide: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     with tarfile.open(root / "release.tar.bz2", "w:bz2", compresslevel=1) as archive:
         for name in (*PINS["core"], *(PACKAGES[name]["file_name"] for name in ("numpy", "pillow"))):
             archive.add(pyodide / name, f"pyodide/{name}")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(root))) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with static_host(root) as address:
+        yield address
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -100,13 +89,13 @@ def test_a_build_from_a_url_gives_the_same_files(
     output = tmp_path / "browser"
     output.mkdir()
     (output / "old.js").touch()
-    build_page(output, f"{url}/folder/").succeeded()
+    build_page(output, f"{url}folder/").succeeded()
     assert files_of(output) == files_of(browser_folder)
     assert [*tmp_path.iterdir()] == [output]
 
 
 def test_an_archive_of_a_release(url: str, pyodide: Path, tmp_path: Path) -> None:
-    copy_pyodide(f"{url}/release.tar.bz2", tmp_path / "new", PINS, tmp_path)
+    copy_pyodide(f"{url}release.tar.bz2", tmp_path / "new", PINS, tmp_path)
     assert (tmp_path / "new" / LARGE).read_bytes() == (pyodide / LARGE).read_bytes()
 
 
@@ -143,7 +132,7 @@ def test_another_hash_stops_the_build(pyodide: Path, tmp_path: Path) -> None:
     [
         ("{folder}", "pyodide.asm.js of Pyodide 0.27.7"),
         ("{folder}/absent.tar.bz2", "No such file"),
-        ("{url}/absent", "pyodide.asm.js of Pyodide 0.27.7"),
+        ("{url}absent", "pyodide.asm.js of Pyodide 0.27.7"),
         ("http://127.0.0.1:{port}/", "refused"),
     ],
 )

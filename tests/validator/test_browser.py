@@ -9,8 +9,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,16 @@ import pytest
 from tfod_validator.folder import PROGRESS, DataFolder, Request, Result, UploadedFile
 from tfod_validator.settings import Settings
 
-from tests.commands import TIMEOUT, require, wait_until
+from tests.chromium import OpenPage
+from tests.commands import wait_until
 from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
 from tests.validator.conftest import Service, Start, running_service
 from tests.zip_forge import real_zip
 
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-"""Debian's; without windows, it takes two thirds of the time."""
-ARGUMENTS = ["--host-resolver-rules=MAP tfod.test 127.0.0.1", "--no-sandbox", "--disable-gpu"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ATTACK = "<img src=x onerror=alert(1)>\"'&"
 BROKEN = "Not ready for CVAT: 1 error in 1 of 12 images"
 REPAIRED = "Ready for CVAT: 11 images, 29 boxes"
-OpenPage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -45,44 +41,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def url(served: Service) -> str:
     """The address of the service."""
     return served.url
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """Debian's Chromium, driven by Playwright."""
-    require("Chromium", CHROMIUM is not None)
-    for package in ("playwright", "axe_playwright_python"):
-        require(package, find_spec(package) is not None)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(chromium: Any) -> Iterator[OpenPage]:
-    """Open pages in fresh contexts; no page may run an attack, fail, or violate its policy."""
-    contexts, troubles = [], []
-
-    def note(message: Any) -> None:
-        if message.type == "error" and "status of" not in message.text:  # refused requests
-            troubles.append(message.text)
-
-    def make(**options: Any) -> Any:
-        contexts.append(chromium.new_context(**options))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(TIMEOUT * 1000)
-        page.on("dialog", lambda dialog: troubles.append(dialog.message))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("console", note)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert troubles == []
 
 
 def zipped(*payloads: bytes) -> bytes:

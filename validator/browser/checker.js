@@ -1,5 +1,9 @@
 // The worker that checks: calls to it, and a new worker if it fails or does not stop.
 const MILLISECONDS_TO_STOP = 1000;
+// The policy of the page holds in a worker from a Blob, but not in one from a URL.
+const folder = JSON.stringify(new URL(".", document.baseURI));
+const code = new Blob([`const FOLDER = ${folder}; importScripts(FOLDER + "worker.js");`]);
+const script = URL.createObjectURL(code);
 
 export class Checker {
   // The handlers are called with the progress of a check, and with the promise of each new worker.
@@ -11,7 +15,7 @@ export class Checker {
   #start() {
     this.last = 0;
     this.calls = new Map();
-    this.worker = new Worker("worker.js");
+    this.worker = new Worker(script);
     this.worker.onmessage = ({ data }) => {
       if (data.progress) this.handlers.progress(data.progress);
       else this.#settle(data);

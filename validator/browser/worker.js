@@ -1,6 +1,7 @@
 // Runs tfod in Pyodide, in a worker, so that the page stays responsive. The page sends requests
-// { id, method, ... }; each is answered by { id, result } or { id, problem }.
-importScripts("pyodide/pyodide.js");
+// { id, method, ... }; each is answered by { id, result } or { id, problem }. FOLDER is
+// the address of the page.
+importScripts(FOLDER + "pyodide/pyodide.js");
 
 const FILES = "/files";
 const OTHERS = "/others"; // files that are not checked, such as the labels of a task
@@ -12,7 +13,7 @@ const methods = {
   async load() {
     const listed = await (await get("packages.json")).json();
     const [loaded, ...wheels] = await Promise.all([
-      loadPyodide({ indexURL: "pyodide/", packages: listed.packages }),
+      loadPyodide({ indexURL: FOLDER + "pyodide/", packages: listed.packages }),
       ...listed.wheels.map(async (name) => (await get(name)).arrayBuffer()),
     ]);
     python = loaded;
@@ -44,7 +45,7 @@ const methods = {
 };
 
 async function get(name) {
-  const response = await fetch(name);
+  const response = await fetch(FOLDER + name);
   if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
   return response;
 }

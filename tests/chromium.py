@@ -1,0 +1,56 @@
+"""Pages in Chromium, for all tests: the fixtures ``chromium`` and ``open_page``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from tests.commands import TIMEOUT, require
+
+_CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+"""Debian's; without windows, it takes two thirds of the time."""
+_ARGUMENTS = ["--host-resolver-rules=MAP tfod.test 127.0.0.1", "--no-sandbox", "--disable-gpu"]
+OpenPage = Callable[..., Any]
+"""The fixture ``open_page``."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium, driven by Playwright."""
+    require("Chromium", _CHROMIUM is not None)
+    for package in ("playwright", "axe_playwright_python"):
+        require(package, find_spec(package) is not None)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=_CHROMIUM, args=_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[OpenPage]:
+    """Open pages in fresh contexts; no page may run an attack, fail, or violate its policy."""
+    contexts, troubles = [], []
+
+    def note(message: Any) -> None:
+        if message.type == "error" and "status of" not in message.text:  # refused requests
+            troubles.append(message.text)
+
+    def make(**options: Any) -> Any:
+        contexts.append(chromium.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(TIMEOUT * 1000)
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", note)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert troubles == []
