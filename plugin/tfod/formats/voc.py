@@ -28,7 +28,7 @@ from tfod.formats.format_writer import FormatWriter
 from tfod.formats.numbers import DECIMALS, format_numbers, format_rows
 from tfod.formats.options import ConversionProblems, Options
 from tfod.formats.reading.documents import escape_text, parse_xml, read_lines, read_number
-from tfod.formats.reading.files import ImageFiles, list_suffixes, walk_files
+from tfod.formats.reading.files import ImageFiles, list_files, list_suffixes
 from tfod.formats.reading.objects import (
     ROTATED,
     AnnotatedObject,
@@ -46,7 +46,7 @@ _SPLITS = ("train", "valid", "val", "test")  # Roboflow's folders, each with XML
 _LISTS = os.path.join("ImageSets", "Main")
 _LIST = ".txt"
 _JOINED, _PARTS = "trainval", ("train", "val")
-_walk_xml_files = functools.partial(walk_files, extensions=(".xml",))
+_list_xml_files = functools.partial(list_files, extensions=(".xml",))
 _FLAG = re.compile(r"\s(-1|0|1)\Z")
 _ROOT = "annotation"
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
@@ -66,7 +66,7 @@ _UNKNOWN_POSE = "Unspecified"  # as in VOC
 
 def _list_image_folders(folder: str) -> list[str]:
     """Return all folders with images, or none if two images have the same name."""
-    paths = list(walk_files(folder, FORMAT_OF_EXTENSION))
+    paths = list(list_files(folder, FORMAT_OF_EXTENSION))
     stems = {os.path.splitext(os.path.basename(path))[0] for path in paths}
     return sorted(set(map(os.path.dirname, paths))) if len(stems) == len(paths) else []
 
@@ -83,7 +83,7 @@ def read(source: str, options: Options) -> Dataset:
     """
     year = _Year.at(source)
     problems = ConversionProblems(options)
-    paths = sorted(_walk_xml_files(year.annotations))
+    paths = sorted(_list_xml_files(year.annotations))
     if not paths:
         raise TfodError(f"{year.annotations} contains no XML file; pass the annotations folder")
     # Read the annotations of all subsets, so that they all get the same label map.
@@ -106,7 +106,7 @@ def _find_subsets(
         splits = {os.path.basename(root): _Year(root, root, "") for root in roots}
         selected = select_subsets(splits, options.subset, source)
         return {
-            name: (split, sorted(_walk_xml_files(split.root))) for name, split in selected.items()
+            name: (split, sorted(_list_xml_files(split.root))) for name, split in selected.items()
         }
     if names := year.list_set_names():
         selected_names = names if options.subset is None else [options.subset]
@@ -131,7 +131,7 @@ class _Year:
         folders = filter(os.path.isdir, (os.path.join(root, name) for name in ANNOTATION_FOLDERS))
         # Compare inodes, since a disk may ignore the case of names.
         distinct = {os.stat(folder).st_ino: folder for folder in folders}.values()
-        filled = [folder for folder in distinct if any(_walk_xml_files(folder))]
+        filled = [folder for folder in distinct if any(_list_xml_files(folder))]
         if len(filled) > 1:
             raise TfodError(f"{' and '.join(filled)} contain XML files; move them into one folder")
         return cls(root, next(iter([*filled, *distinct]), root), os.path.join(root, _LISTS))

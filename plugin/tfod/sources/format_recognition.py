@@ -17,7 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfod.errors import ShardError, ShardsNotFoundError
-from tfod.tfrecord.shard_sets.search import find_shards, is_hidden, looks_like_shard, walk_files
+from tfod.tfrecord.shard_sets.search import (
+    ALL_LEVELS,
+    find_shards,
+    is_hidden,
+    looks_like_shard,
+    walk_files,
+)
 from tfod.tfrecord.shard_sets.shard_names import SPLITS
 from tfod.tfrecord.storage.open import open_shard
 from tfod.tfrecord.storage.remote import RemoteError
@@ -30,7 +36,7 @@ NAMES_FILES = ("obj.names", "classes.txt", "labels/classes.txt")  # Darknet, the
 CVAT_FILE = "annotations.xml"
 COCO_ROBOFLOW_FILE = "_annotations.coco.json"  # next to the images of each subset
 _HEAD_BYTES = 1 << 16
-_MAX_DEPTH, _MAX_LISTED = 32, 1_000_000
+_MAX_LISTED = 1_000_000
 _MAX_TRIED, _MAX_JSON_TRIED = 1000, 20
 """Limits per folder: files whose first bytes are read, and JSON files that are read completely."""
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 7
@@ -61,7 +67,7 @@ class SourceFiles(NamedTuple):
     def at(path: str) -> SourceFiles:
         """List the files at a path; a damaged zip raises ShardError."""
         if os.path.isdir(path):
-            files = itertools.islice(walk_files(path, _MAX_DEPTH), _MAX_LISTED)
+            files = itertools.islice(walk_files(path, ALL_LEVELS), _MAX_LISTED)
             names = (os.path.relpath(file, path).replace(os.sep, "/") for file in files)
             return SourceFiles(path, sorted(names))
         if not os.path.isfile(path):

@@ -35,6 +35,7 @@ from tfod.errors import TfodError, excerpt
 from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.tfrecord.image_names import list_names, safe_relative_path, split_extension
 from tfod.tfrecord.progress import FILES_READ, PROGRESS
+from tfod.tfrecord.shard_sets.search import ALL_LEVELS, walk_files
 
 _MISSING = Refusal(
     "images that are missing",
@@ -51,27 +52,10 @@ _SIGNATURE_BYTES = 16
 _MAX_PARTS = 16  # number of trailing parts of a path to search for
 
 
-def walk_files(folder: str, extensions: Collection[str] | None) -> Iterator[str]:
-    """Yield the paths of all files in a folder and its subfolders with these lowercase extensions.
-
-    None stands for any extension. Hidden files and folders are skipped. Links to folders are
-    followed, unless they lead back to a parent folder.
-    """
-    parents_by_folder = {folder: frozenset({os.path.realpath(folder)})}
-    for current, folders, names in os.walk(folder, followlinks=True):
-        parents = parents_by_folder.pop(current)
-        targets = {name: os.path.realpath(os.path.join(current, name)) for name in sorted(folders)}
-        visible = (name for name in targets if name[0] != ".")
-        folders[:] = [name for name in visible if targets[name] not in parents]
-        for name in folders:
-            parents_by_folder[os.path.join(current, name)] = parents | {targets[name]}
-        for name in sorted(names):
-            path = os.path.join(current, name)
-            extension = os.path.splitext(name)[1].lower()
-            is_selected = name[0] != "." and (extensions is None or extension in extensions)
-            # Skip pipes, but yield a broken link, so that reading it reports an error.
-            if is_selected and (os.path.isfile(path) or os.path.islink(path)):
-                yield path
+def list_files(folder: str, extensions: Collection[str]) -> Iterator[str]:
+    """Yield the paths of the files below a folder with these lowercase extensions."""
+    paths = walk_files(folder, ALL_LEVELS)
+    return (path for path in paths if os.path.splitext(path)[1].lower() in extensions)
 
 
 def list_suffixes(path: str) -> list[str]:

@@ -25,10 +25,11 @@ from tfod.errors import TfodError, excerpt, how_to_install
 from tfod.formats.dataset import DEFAULT_SUBSET, Dataset, select_subsets
 from tfod.formats.options import ConversionProblems, Options, Refusal
 from tfod.formats.reading.documents import open_text, read_lines
-from tfod.formats.reading.files import Frame, ImageFiles, Size, is_image_file, may_read, walk_files
+from tfod.formats.reading.files import Frame, ImageFiles, Size, is_image_file, list_files, may_read
 from tfod.formats.reading.objects import AnnotatedObject, DatasetBuilder, SourceClasses, draw_masks
 from tfod.sources.format_recognition import NAMES_FILES, YAML_FILES, SourceFiles, find_yolo_file
 from tfod.tfrecord.image_names import safe_relative_path
+from tfod.tfrecord.shard_sets.search import ALL_LEVELS, walk_files
 
 _LABELS = "labels"
 _DATA = "obj.data"
@@ -217,7 +218,7 @@ def _list_images(paths: list[str], root: str | None) -> Iterator[tuple[str, str,
     """Yield folder, name and location of each image in folders and lists of images."""
     for path in paths:
         if not os.path.isfile(path):
-            for file in walk_files(path, None):
+            for file in walk_files(path, ALL_LEVELS):
                 has_extension = os.path.splitext(file)[1].lower() in FORMAT_OF_EXTENSION
                 if has_extension or (not file.endswith(".txt") and is_image_file(file)):
                     yield path, os.path.relpath(file, path).replace(os.sep, "/"), path
@@ -247,7 +248,7 @@ def _find_label_file(image: str) -> tuple[str, bool]:
 def _find_unused_labels(image_folder: str, used: Container[str]) -> Iterator[str]:
     """Yield the label files that belong to a folder of images, but to none of its images."""
     folders = os.path.dirname(get_label_path(os.path.join(image_folder, "x"))), image_folder
-    paths = dict.fromkeys(path for folder in folders for path in walk_files(folder, (".txt",)))
+    paths = dict.fromkeys(path for folder in folders for path in list_files(folder, (".txt",)))
     for path in (path for path in paths if path not in used):
         with contextlib.suppress(TfodError, ValueError):  # not a label file
             _, line = next(read_lines(path), (0, ""))

@@ -24,7 +24,7 @@ from tfod.formats.dataset import Images
 from tfod.formats.format_writer import FormatWriter, Mask, get_masks
 from tfod.formats.numbers import format_numbers, format_rows, multiply_as_typed
 from tfod.formats.options import Options
-from tfod.formats.reading.files import walk_files
+from tfod.formats.reading.files import list_files
 from tfod.formats.yolo.yolo_reader import BOX_NUMBERS, get_label_path
 from tfod.tfrecord.shard_sets.shard_names import to_stem
 
@@ -223,7 +223,7 @@ class Writer(FormatWriter):
     def _add_missing_keypoints(self) -> None:
         """Add keypoints that are not labelled to lines that were written before they were known."""
         columns = BOX_NUMBERS + 3 * self._point_count
-        for path in walk_files(self.folder, (".txt",)):
+        for path in list_files(self.folder, (".txt",)):
             lines = Path(path).read_bytes().splitlines()
             missing = (columns - len(line.split()) for line in lines)
             padded = (line + b" 0" * count for line, count in zip(lines, missing, strict=True))

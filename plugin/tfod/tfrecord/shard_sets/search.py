@@ -48,6 +48,8 @@ _OTHER_EXTENSIONS = frozenset(
     )
 )
 _MAX_DEPTH = 3
+ALL_LEVELS = 32
+"""More levels than any dataset has, for :func:`walk_files`."""
 _NAMING_HINT = f"shards are named *{', *'.join(SHARD_EXTENSIONS)} or *-00000-of-00010"
 _COMPRESSED_HEAD_BYTES = 512
 
@@ -242,21 +244,21 @@ def looks_like_shard(path: str, read_head: Callable[[str], bytes] = _read_head) 
     return is_record_header(head) and head.startswith(b"\n", HEADER_BYTES)
 
 
-def walk_files(folder: str, max_depth: int = _MAX_DEPTH) -> Iterator[str]:
-    """Yield the files below a folder, except for hidden ones and links to parent folders."""
-    level = [(folder, frozenset((os.path.realpath(folder),)))]
-    for _ in range(max_depth + 1):
-        next_level: list[tuple[str, frozenset[str]]] = []
-        for path, parents in level:
-            for entry in _list_entries(path):
-                if entry.is_dir():
-                    real = os.path.realpath(entry.path)
-                    if real not in parents:
-                        next_level.append((entry.path, parents | {real}))
-                # Pipes and devices are skipped: opening one may block, or it may never end.
-                elif entry.is_file():
-                    yield entry.path
-        level = next_level
+def walk_files(
+    folder: str, max_depth: int = _MAX_DEPTH, parents: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """Yield the files below a folder, except for hidden ones and links to ``parents``."""
+    real = os.path.realpath(folder)
+    subfolders = []
+    for entry in _list_entries(folder) if real not in parents else ():
+        if entry.is_dir():
+            subfolders.append(entry.path)
+        # Pipes and devices are skipped: opening one may block, or it may never end. A broken link
+        # is not, so that reading it reports an error.
+        elif entry.is_file() or not os.path.exists(entry.path):
+            yield entry.path
+    for subfolder in subfolders if max_depth else ():
+        yield from walk_files(subfolder, max_depth - 1, parents | {real})
 
 
 def _list_entries(folder: str) -> Iterator[os.DirEntry[str]]:
