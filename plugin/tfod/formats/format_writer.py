@@ -107,11 +107,8 @@ class FormatWriter(abc.ABC):
             elif not options.no_images and not is_file:
                 images = os.path.join(folder, cls.IMAGES)
             writer = cls(folder, images, options)
-            try:
-                result = writer.write_all(dataset, parent if is_file else target)
-            except BaseException:
-                writer.close_files()
-                raise
+            output.callback(writer.close_files)  # after an error
+            result = writer.write_all(dataset, parent if is_file else target)
             if is_file:
                 if len(writer.documents) != 1:
                     names = ", ".join(os.path.basename(path) for path in writer.documents)

@@ -117,19 +117,15 @@ def _rotate_photos(
     if not options.upright:
         return detections
     if isinstance(detections, list):
-        return [
-            _rotate(detection, read_orientation(detection.encoded), options, problems)
-            if detection.encoded
-            else detection
-            for detection in detections
-        ]
-    if detections.mapping.encoded is None:
-        return detections
-    spans, buffer = detections.encoded, memoryview(detections.examples.buffer)
+        files = {row: item.encoded for row, item in enumerate(detections) if item.encoded}
+    else:
+        buffer = memoryview(detections.examples.buffer)
+        spans = enumerate(detections.encoded.tolist())
+        files = {row: buffer[start:end] for row, (start, end) in spans if end > start}
     orientations = {
         row: orientation
-        for row in np.flatnonzero(spans[:, 1] > spans[:, 0]).tolist()
-        if (orientation := read_orientation(buffer[slice(*spans[row].tolist())])) != UPRIGHT
+        for row, encoded in files.items()
+        if (orientation := read_orientation(encoded)) != UPRIGHT
     }
     if not orientations:
         return detections
@@ -142,8 +138,6 @@ def _rotate_photos(
 def _rotate(
     detection: Detection, orientation: int, options: Options, problems: ConversionProblems
 ) -> Detection:
-    if orientation == UPRIGHT:
-        return detection
     if options.no_images:
         detection = replace(detection, encoded=b"")
     frame = Frame(None, None, orientation, is_upright=False)
@@ -196,14 +190,13 @@ class Writer(FormatWriter):
         folder, name = os.path.split(target) if is_shard else (target, "")
         folder = folder or "."
 
-        def find_existing(subset: str) -> list[str]:
-            return find_subsets(folder).get(subset, [])
-
         with OutputFolder(
             folder,
             dataset.sources,
             options.overwrite,
-            find_existing=find_existing if is_shard else None,
+            find_existing=(lambda subset: find_subsets(folder).get(subset, []))
+            if is_shard
+            else None,
             dry_run=options.dry_run,
         ) as output:
             result = cls(output, folder, name, dataset, options).write_all(
