@@ -101,7 +101,7 @@ def imaged(name: str, *annotations: Any, data: bytes | None, **options: Any) -> 
 
 def item(name: str = "a", *annotations: Any, data: bytes | None = None, **options: Any) -> Any:
     """An item of 200 x 100 pixels; without data, only its size is known."""
-    media = compat.image_without_data(".jpg", (100, 200))
+    media = compat.image_from_pixels(None, ".jpg", (100, 200))
     if data is not None:
         media = compat.image_from_bytes(lambda *_: data, f"{name}.jpg", None)
     return compat.DatasetItem(id=name, media=media, annotations=list(annotations), **options)

@@ -92,17 +92,13 @@ def image_from_file(path: str, size: Size | None) -> Any:
 
 
 def image_from_pixels(data: Any, extension: str, size: Size | None) -> Any:
-    """Create an image from a function that returns its pixels (BGR)."""
+    """Create an image from a function that returns its pixels (BGR).
+
+    Without data, it has only a size. It has no path, by which Datumaro could find a file.
+    """
     if hasattr(Image, "from_numpy"):
         return Image.from_numpy(data=data, ext=extension, size=size)
     return Image(data=data, ext=extension, size=size)
-
-
-def image_without_data(extension: str, size: Size) -> Any:
-    """Create an image with a size only. It has no path, by which Datumaro could find a file."""
-    if hasattr(Image, "from_numpy"):
-        return Image.from_numpy(data=None, ext=extension, size=size)
-    return Image(ext=extension, size=size)
 
 
 def get_image_path(media: Any) -> str:

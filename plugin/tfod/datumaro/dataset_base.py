@@ -89,7 +89,11 @@ class TfDetectionApiBase(compat.DatasetBase):
         ctx: Any = None,
     ) -> None:
         with _convert_errors(path):
-            mapping = _load_field_mapping(profile) if profile else self.FIELD_MAPPING
+            mapping = self.FIELD_MAPPING
+            if profile:
+                from tfod.checker.profiles.file import load_profile  # rarely needed
+
+                mapping = load_profile(profile).field_mapping
             shards = find_readable(path, label_map=label_map, field_mapping=mapping)
             sets = shards.sets
             if subset:
@@ -329,12 +333,6 @@ class _Shard(NamedTuple):
 
 _EMPTY = Detection()
 """The other fields of records that have only boxes and classes."""
-
-
-def _load_field_mapping(profile: str) -> FieldMapping:
-    from tfod.checker.profiles.file import load_profile  # rarely needed
-
-    return load_profile(profile).field_mapping
 
 
 _USUAL = (keys.ENCODED, keys.FILENAME, keys.XMIN)

@@ -265,7 +265,9 @@ def make_media(
         return compat.image_from_bytes(span, path, size)
     if on_disk:
         return compat.image_from_file(on_disk, size)
-    return None if size is None else compat.image_without_data(extension or DEFAULT_EXTENSION, size)
+    if size is None:
+        return None
+    return compat.image_from_pixels(None, extension or DEFAULT_EXTENSION, size)
 
 
 def count_raw_channels(length: int, size: tuple[int, int] | None) -> int:

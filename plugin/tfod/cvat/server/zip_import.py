@@ -244,7 +244,7 @@ class _Converter:
 
 @functools.lru_cache(64)
 def _make_empty_image(size: tuple[int, int]) -> Any:
-    return compat.image_without_data(DEFAULT_EXTENSION, size)
+    return compat.image_from_pixels(None, DEFAULT_EXTENSION, size)
 
 
 def _decode(runs: np.ndarray, extent: PixelBox, size: tuple[int, int], *_: object) -> np.ndarray:
