@@ -19,15 +19,12 @@ from tfod.sources.resolver import resolve_uploads
 _MAX_ERRORS = 10
 
 
-class InvalidError(TfodError):
-    """The result would be INVALID. The message has one error per line, each with its source."""
-
-
 def verify(
     shards: Sequence[CompleteShard], label_map: str, layout: str, receiver: str | None = None
 ) -> None:
-    """Check shards for a receiver, without decoding their images; raise InvalidError if INVALID.
+    """Check shards for a receiver, without decoding their images; raise TfodError if INVALID.
 
+    The message has one error per line, each with the source of its shard.
     ``label_map`` is the text of their label map, and ``layout`` the name of their layout. The
     default receiver is the OD API's trainer, if it reads the keys of the layout.
     """
@@ -60,4 +57,4 @@ def verify(
         lines.append(f"  {location}: {finding.message} ({finding.code}). {strip_command(fix)}")
     if count > len(errors):
         lines.append(f"  and {count - len(errors):,} more")
-    raise InvalidError("\n".join(lines))
+    raise TfodError("\n".join(lines))
