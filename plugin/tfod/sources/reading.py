@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from tfod.detection import keys
 from tfod.detection.detection import Detection
@@ -26,8 +26,13 @@ from tfod.sources.other_tools import make_no_shards_error
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Zip
 from tfod.sources.resolver import resolve
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import ShardSet, Sources, find_zip_shards, require_content
-from tfod.tfrecord.shard_sets.shard_names import MAX_MISSING, find_missing
+from tfod.tfrecord.shard_sets.search import (
+    ShardSet,
+    Sources,
+    find_zip_shards,
+    make_sets,
+    require_content,
+)
 from tfod.tfrecord.storage.archive import read_valid_zip, require_readable
 
 
@@ -98,18 +103,15 @@ class ReadableShards:
         """Return the layout of the dataset of a shard; an unknown layout raises TfodError."""
         if self.override is not None:
             return Layout("", "", {}, self.override)
-        number = self._datasets_by_path[path]
-        if number not in self._layouts:
-            self._layouts[number] = find_layout(self.datasets[number].shards)
-        return self._layouts[number]
+        return self._find_layout(self._datasets_by_path[path])
 
     def field_mapping(self, path: str) -> FieldMapping:
         """Return the field mapping of the :meth:`layout` of a shard."""
         return self.layout(path).field_mapping
 
     @cached_property
-    def _layouts(self) -> dict[int, Layout]:
-        return {}
+    def _find_layout(self) -> Callable[[int], Layout]:
+        return cache(lambda number: find_layout(self.datasets[number].shards))
 
 
 def find_readable(
@@ -176,13 +178,9 @@ def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:
     paths: dict[str, list[str]] = {}
     for shard in resolved.shards:
         paths.setdefault(shard.subset, []).append(shard.path)
-    sets, max_missing = [], MAX_MISSING
-    for subset, subset_paths in paths.items():
+    for subset_paths in paths.values():
         require_content(subset_paths)
-        missing = find_missing(subset_paths, max_missing)
-        max_missing = max(0, max_missing - len(missing))
-        sets.append(ShardSet(subset, tuple(subset_paths), tuple(missing)))
-    return sets
+    return make_sets(paths)
 
 
 def _ambiguous_label_maps(resolved: ResolvedSources) -> list[str]:

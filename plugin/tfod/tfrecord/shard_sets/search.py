@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -184,13 +184,19 @@ def group_shards(
     groups: dict[str, list[str]] = {}
     for path in sorted(paths):
         groups.setdefault(_find_subset(path, names[path], root, by_folder), []).append(path)
+    for shards in groups.values():
+        shards.sort(key=lambda path: (get_folder(path), names[path].stem, names[path].number or 0))
+    return make_sets(groups)
+
+
+def make_sets(paths_by_subset: Mapping[str, Sequence[str]]) -> list[ShardSet]:
+    """Return the shard sets of subsets whose shards are in order, with the missing names."""
     sets: list[ShardSet] = []
     max_missing = MAX_MISSING
-    for subset, shards in groups.items():
-        shards.sort(key=lambda path: (get_folder(path), names[path].stem, names[path].number or 0))
-        missing = find_missing(shards, max_missing)
+    for subset, paths in paths_by_subset.items():
+        missing = find_missing(paths, max_missing)
         max_missing = max(0, max_missing - len(missing))
-        sets.append(ShardSet(subset, tuple(shards), tuple(missing)))
+        sets.append(ShardSet(subset, tuple(paths), tuple(missing)))
     return sets
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tfod.errors import TfodError, excerpt
@@ -227,7 +227,7 @@ def first_number(numbers: Collection[int], total: int) -> int:
     return 1 if total in numbers and 0 not in numbers else 0
 
 
-def find_missing(paths: list[str], max_names: int = MAX_MISSING) -> list[str]:
+def find_missing(paths: Sequence[str], max_names: int = MAX_MISSING) -> list[str]:
     """Return at most ``max_names`` missing names of sets ``-of-N``, but one for each set."""
     sets: dict[tuple[str, str, int], dict[int, str]] = {}
     for path in paths:
