@@ -16,6 +16,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -71,8 +72,9 @@ def _rename_all(new_files: Mapping[str, str], obsolete: Iterable[str]) -> None:
 
 def _missing_folders(folder: str) -> list[str]:
     """Return the folders of a path that do not exist, innermost first."""
-    parents = _with_parents(os.path.abspath(folder))
-    return list(itertools.takewhile(lambda parent: not os.path.lexists(parent), parents))
+    path = Path(os.path.abspath(folder))
+    missing = itertools.takewhile(lambda part: not os.path.lexists(part), (path, *path.parents))
+    return list(map(str, missing))
 
 
 def _remove_empty_folders(folders: Iterable[str]) -> None:
@@ -363,17 +365,12 @@ class ProtectedPaths:
 
     def require_unprotected(self, output: str) -> None:
         """Check that a path, with links followed, is not protected; raise OutputExistsError."""
-        for path in _with_parents(os.path.realpath(output)):
-            if _identity(path) in self._protected:
-                is_inside = path != os.path.realpath(output)
+        target = Path(os.path.realpath(output))
+        for path in (target, *target.parents):
+            if _identity(str(path)) in self._protected:
+                is_inside = path != target
                 reason = f"is inside {path}, which is an input" if is_inside else "is an input"
                 raise OutputExistsError(f"{output} {reason}; choose another location")
-
-
-def _with_parents(path: str) -> Iterator[str]:
-    yield path
-    while path != (path := os.path.dirname(path)):
-        yield path
 
 
 def _identity(path: str) -> tuple[int, int] | str:
