@@ -123,6 +123,9 @@ def find_decoding_error(data: bytes | bytearray | memoryview) -> str:
         return "the checksum of a chunk of the PNG is wrong"
     try:
         with open_image(data) as image:
+            # All bytes of a JPEG are decoded, but only to a gray image with an eighth of the width:
+            # the same errors in half the time, in a browser in less than a third.
+            image.draft("L", (1, 1))
             image.load()
     except MemoryError:
         raise  # not an error of the image
