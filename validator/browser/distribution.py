@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,11 @@ _HERE = Path(__file__).parent
 _CORE = ("pyodide.js", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip")
 _LOCK = "pyodide-lock.json"
 _COMPILED = ("numpy", "pillow")
-_PACKAGES = (*_COMPILED, "jinja2", "protobuf")
-"""The packages of the page, without their dependencies. PyPI has the pure ones, too."""
+_PACKAGES = (*_COMPILED, "jinja2", "lxml", "protobuf", "pyyaml")
+"""The packages of the page, without their dependencies.
+
+PyPI has all except the compiled ones and lxml, which only Pascal VOC and CVAT's XML need.
+"""
 _DISTRIBUTION = "https://cdn.jsdelivr.net/pyodide/v{version}/full"
 _PLACES = "PYODIDE=FOLDER_OR_URL names a folder, a URL of a folder, or a .tar.bz2 of a release"
 
@@ -103,10 +107,22 @@ def download_wheels(folder: Path, without: Collection[str]) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.writelines(requirements)
         file.flush()
-        # The wheel of MarkupSafe is for this platform.
         options = ["--only-binary=:all:", "--platform=manylinux2014_x86_64"]
         options += ["--python-version=3.12", "--no-deps", "--require-hashes"]
         run_pip(["download", *options, "--dest", str(folder), "--requirement", file.name])
+    for path in folder.glob("*linux*.whl"):
+        _remove_libraries(path)
+
+
+def _remove_libraries(wheel: Path) -> None:
+    """Make a wheel pure: its package uses its Python code if it has no compiled module."""
+    name, version, *_ = wheel.name.split("-")
+    pure = wheel.with_name(f"{name}-{version}-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(pure, "w") as target:
+        for entry in source.infolist():
+            if not entry.filename.endswith(".so"):
+                target.writestr(entry, source.read(entry))
+    wheel.unlink()
 
 
 def run_pip(arguments: Iterable[str], environment: Mapping[str, str] | None = None) -> None:
