@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import zlib
 from pathlib import Path
@@ -58,6 +59,35 @@ def test_python_replaces_it(tmp_path: Path, library: bytes | None, why: str) -> 
     code = "from tfod.kernel import *; print(WHY_NOT_COMPILED, find_records(b'').position)"
     done = run_python("-c", code, folder=tmp_path, PYTHONPATH=str(tmp_path), TFOD_KERNEL="")
     assert done.out.startswith(why) and done.out.endswith(" 0\n")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "printed"),
+    [("", "0xe3069283"), ("0", "tfod needs the package google-crc32c: .*: TFOD_KERNEL=0")],
+)
+def test_checksums_without_google_crc32c(kernel: str, printed: str) -> None:
+    """The compiled kernel computes them; without it, the message says what to install."""
+    if WHY_NOT_COMPILED and not kernel:
+        pytest.skip(WHY_NOT_COMPILED)
+    code = (
+        "import sys; sys.modules['google_crc32c'] = None; from tfod.kernel.checksum import crc32c"
+    )
+    done = run_python("-c", f"{code}; print(hex(crc32c(b'123456789')))", TFOD_KERNEL=kernel)
+    assert re.search(printed, done.out or done.err)
+
+
+@given(st.binary(max_size=600), st.integers(0, 20))
+def test_checksums_agree(data: bytes, start: int) -> None:
+    compiled = pytest.importorskip("tfod.kernel.compiled", exc_type=ImportError)
+    part = np.frombuffer(data, np.uint8)[start:]
+    assert compiled.crc32c(part) == google_crc32c.value(data[start:])
+
+
+def test_a_bug_is_an_error_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = pytest.importorskip("tfod.kernel.compiled", exc_type=ImportError)
+    monkeypatch.setattr(compiled, "LIBRARY", lambda *arguments, outputs: None)
+    with pytest.raises(RuntimeError, match="TFOD_KERNEL=0"):
+        compiled.find_records(b"")
 
 
 def plain_columns(columns: Columns) -> tuple[Any, ...]:
