@@ -111,6 +111,7 @@ lint: $(VENV)/lint.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy validator/browser/build.py
 	$(BIN)/python tests/plain_english.py --limit 2 plugin validator docs tests
 	@[ -n "$(CARGO)" ] || echo "lint: skipped the Rust tests of the kernel: cargo does not run"
 	[ -z "$(CARGO)" ] || cargo test --lib --quiet --offline --target-dir build/kernel \

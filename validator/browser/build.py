@@ -17,6 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from tfod.checker.reporters.html import report_css
+from tfod.cli.arguments import not_empty
 from tfod_validator.templating import BROWSER_POLICY, list_choices, prepare
 
 from .distribution import (
@@ -102,7 +103,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the page that checks in the browser.")
     parser.add_argument("--pyodide", default="", help="folder, URL of a folder, or .tar.bz2")
     parser.add_argument("--output", type=Path, default=_ROOT / "build/browser", help="folder")
-    parser.add_argument("--pin", metavar="VERSION", help="pin this version of Pyodide instead")
+    pin_help = "pin this version of Pyodide instead"
+    parser.add_argument("--pin", type=not_empty, metavar="VERSION", help=pin_help)
     arguments = parser.parse_args()
     try:
         if arguments.pin:
