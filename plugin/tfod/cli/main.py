@@ -58,12 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_progress(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Show the progress of a command, except for the service and for Beam, which has its own."""
+    """Show the progress of a command, except for servers and for Beam, which has its own."""
     from tfod.cli.progress_line import show_progress
 
     is_silent = getattr(options, "quiet", False) or getattr(options, "runner", None)
     command: str = options.parser.prog
-    return nullcontext() if is_silent or command == "tfod serve" else show_progress(command)
+    is_server = command == "tfod serve" or getattr(options, "serve", False)
+    return nullcontext() if is_silent or is_server else show_progress(command)
 
 
 def _parse_options(command_line: Sequence[str]) -> argparse.Namespace:

@@ -16,6 +16,8 @@ from tfod.sources.resolved import ResolvedSources
 from tfod.viewer.index import ShardIndex
 
 Json: TypeAlias = "dict[str, Any]"
+ANY_RULE = "any"
+"""Stands for all rules in a request."""
 _MAX_ROWS = 200
 
 
@@ -108,7 +110,7 @@ class Catalog:
         Args:
             class_name: name of a class; None for any.
             subset: name of a subset; None for any.
-            rule: code of a rule; None for records with or without findings.
+            rule: code of a rule, or `ANY_RULE`; None for records with or without findings.
             start: position of the first record to return; None for the part of the record below.
             count: number of records in a part.
             shard: number of a shard.
@@ -148,7 +150,9 @@ class Catalog:
         if class_name is not None:
             numbers = known.by_class.get(class_name, ())
         if rule is not None:
-            with_rule = self._by_rule.get(rule, {}).get(shard, set())
+            codes = self._by_rule if rule == ANY_RULE else [rule]
+            by_shard = (self._by_rule.get(code, {}) for code in codes)
+            with_rule = set[int]().union(*(records.get(shard, ()) for records in by_shard))
             numbers = sorted(with_rule if class_name is None else with_rule.intersection(numbers))
         return numbers
 

@@ -7,6 +7,7 @@ The page runs in a browser, with a worker that has a session, or is served by
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
@@ -35,7 +36,8 @@ from tfod.viewer.catalog import Catalog, Json
 from tfod.viewer.index import UNREADABLE, ShardIndex
 
 _MIN_WIDTH, _MAX_WIDTH, _HEIGHT = 16, 80, 44  # of an image on the page, rem
-_METHODS = ("overview", "shards", "select", "record")
+METHODS = ("overview", "shards", "select", "record")
+"""The requests of the page."""
 
 
 class Session:
@@ -79,7 +81,7 @@ class Session:
                         self._catalog.finish(end.value)
                         self.report = end.value
                     return
-                except TfodError as error:
+                except (TfodError, OSError) as error:
                     self.problem = str(error)
                     raise
                 with self._lock:
@@ -95,7 +97,7 @@ class Session:
 
         Raises TfodError if the request is invalid.
         """
-        function = getattr(self, method) if method in _METHODS else None
+        function = getattr(self, method) if method in METHODS else None
         parameters = inspect.signature(function).parameters if function else {}
         for name, value in arguments.items():
             type_ = str if name in ("class_name", "subset", "rule") else int
@@ -124,8 +126,11 @@ class Session:
             }
 
     def shards(self) -> Json:
-        """Return the names of the shards, in the order of their numbers."""
-        return {"names": [index.shard.name for index in self._catalog.shards]}
+        """Return the names of the shards without their common folder, in the order of numbers."""
+        names = [index.shard.name for index in self._catalog.shards]
+        common = os.path.commonprefix(names)
+        start = 1 + max(common.rfind(mark) for mark in ("/", os.sep, ":"))
+        return {"names": [name[start:] for name in names]}
 
     @wraps(Catalog.select)
     def select(self, **arguments: Any) -> Json:
