@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -54,3 +55,19 @@ def open_page(chromium: Any) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert troubles == []
+
+
+def assert_accessible(page: Any, skipped: str = "#none") -> None:
+    """Assert that a page has no violations and does not scroll sideways, in light and dark."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    for scheme, shades in (("light", range(600, 766)), ("dark", range(150))):
+        page.emulate_media(color_scheme=scheme)
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            found = Axe().run(page, {"exclude": [[skipped]]}).response["violations"]
+            assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert sum(map(int, re.findall(r"\d+", colour))) in shades

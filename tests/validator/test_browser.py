@@ -6,7 +6,6 @@ import fcntl
 import itertools
 import json
 import os
-import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 from tfod_validator.folder import PROGRESS, DataFolder, Request, Result, UploadedFile
 from tfod_validator.settings import Settings
 
-from tests.chromium import OpenPage
+from tests.chromium import OpenPage, assert_accessible
 from tests.commands import wait_until
 from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
 from tests.validator.conftest import Service, Start, running_service
@@ -104,22 +103,6 @@ def download(page: Any, link: str) -> tuple[str, Path]:
     with page.expect_download() as event:
         page.get_by_role("link", name=link).click()
     return event.value.suggested_filename, event.value.path()
-
-
-def assert_accessible(page: Any, skipped: str = "#none") -> None:
-    """Assert that a page has no violations and does not scroll sideways, in light and dark."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-    for scheme, shades in (("light", range(600, 766)), ("dark", range(150))):
-        page.emulate_media(color_scheme=scheme)
-        for width in (390, 1280):
-            page.set_viewport_size({"width": width, "height": 900})
-            found = Axe().run(page, {"exclude": [[skipped]]}).response["violations"]
-            assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert sum(map(int, re.findall(r"\d+", colour))) in shades
 
 
 class HeldUpload:
