@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -40,6 +41,8 @@ def suggest(word: object, words: Iterable[str], limit: int = 1, cutoff: float = 
 
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra from the index, or in a clone, like tfod itself."""
+    if sys.platform == "emscripten":
+        return "this page does not have it; run tfod on your computer"
     from importlib.metadata import Distribution  # only needed for errors
 
     for installed in Distribution.discover(name="tfod"):

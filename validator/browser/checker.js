@@ -18,14 +18,16 @@ export class Checker {
     this.worker = new Worker(script);
     this.worker.onmessage = ({ data }) => {
       if (data.progress) this.handlers.progress(data.progress);
+      else if (data.end) this.#end(data.end);
       else this.#settle(data);
     };
-    this.worker.onerror = (event) => {
-      event.preventDefault();
-      this.calls.forEach((_, id) => this.#settle({ id, problem: { text: event.message } }));
-    };
+    this.worker.onerror = (event) => this.#end({ text: event.message || "worker.js: not found" });
     this.ready = this.call("load");
     this.handlers.loading(this.ready);
+  }
+
+  #end(problem) {
+    this.calls.forEach((_, id) => this.#settle({ id, problem }));
   }
 
   #settle({ id, result, problem }) {

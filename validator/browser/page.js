@@ -3,6 +3,7 @@ import "./cards.js";
 import { Checker } from "./checker.js";
 import { addItems, countBytes, onDrop, showChoice, showItems, toItem } from "./files.js";
 import { describeProgress, makeAnnouncer } from "./size.js";
+import { showViewer } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
 const form = find("upload");
@@ -15,6 +16,7 @@ let items = [];
 let view = "start";
 let total = 0;
 let run = null; // the current check, repair or conversion
+let viewer = null; // the element of the current viewer
 let urls = [];
 
 function show(name) {
@@ -25,6 +27,8 @@ function show(name) {
   Object.values(alerts).forEach((element) => {
     element.textContent = "";
   });
+  document.title = title;
+  if (name === "start") closeViewer();
 }
 
 function say(text) {
@@ -45,8 +49,8 @@ function add(added) {
     say("A check is running. Stop it, or wait for its report, before you add files.");
     return;
   }
-  if (view === "result") startOver();
   if (!added.length) return;
+  if (view === "result") startOver();
   setItems(addItems(items, added));
   find("send").focus();
 }
@@ -80,18 +84,13 @@ async function readFiles(entry, path) {
 }
 
 function choose({ target }) {
-  const folders = new Map();
   const files = [...target.files];
   target.value = ""; // so that the same file can be chosen again
-  if (target.id === "file") add(files.map(toItem));
-  else if (target.id === "folder") {
-    for (const file of files) {
-      const path = file.webkitRelativePath;
-      const name = path.split("/", 1)[0];
-      if (!folders.has(name)) folders.set(name, { name, files: [] });
-      folders.get(name).files.push({ path, file });
-    }
-    add([...folders.values()]);
+  if (target.id === "file") {
+    add(files.map(toItem));
+  } else if (files.length) {
+    const inside = files.map((file) => ({ path: file.webkitRelativePath, file }));
+    add([{ name: inside[0].path.split("/", 1)[0], files: inside }]);
   }
 }
 
@@ -122,14 +121,14 @@ function change(event) {
 }
 
 async function start(doing, before, call) {
-  const current = { hasViewer: false };
+  const current = {};
   run = current;
+  closeViewer();
   show("run");
   find("title").textContent = items.map((item) => item.name).join(", ");
   find("doing").textContent = "Loading the check";
   find("done-words").textContent = "";
   find("done").removeAttribute("value");
-  find("viewer").hidden = true;
   find("stop").focus();
   let problem = "";
   try {
@@ -156,6 +155,7 @@ async function start(doing, before, call) {
 
 function showProgress({ bytes, records }) {
   if (!run) return;
+  if (!viewer) openViewer();
   const done = Math.min(bytes, total); // unpacked, these can be more
   find("done-words").textContent = describeProgress(done, total, records);
   if (total) {
@@ -174,15 +174,33 @@ function explain({ isMemory, text }) {
 function stop() {
   run = null;
   checker.stop();
-  startOver();
+  show("start");
   live.textContent = "The check was stopped";
 }
 
 function startOver() {
   show("start");
-  find("viewer").hidden = true;
-  document.title = title;
-  find("send").focus();
+  setItems([]);
+  find("file").focus();
+}
+
+// The viewer, which appears when the check begins
+
+function openViewer() {
+  const element = document.createElement("div");
+  viewer = element;
+  find("viewer").replaceChildren(element);
+  showViewer(element, async (name, values) => {
+    if (viewer !== element) return new Promise(() => {}); // it was closed
+    const answer = await checker.call("ask", { name, values });
+    if (answer.problem) throw new Error(answer.problem);
+    return answer;
+  });
+}
+
+function closeViewer() {
+  viewer = null;
+  find("viewer").replaceChildren();
 }
 
 // The report
@@ -196,6 +214,7 @@ function showReport({ main, title, texts, zip }) {
     link.href = URL.createObjectURL(new Blob([files[link.dataset.file]]));
     return link.href;
   });
+  if (!find("report").querySelector("[href='#viewer']")) closeViewer(); // there are no records
   document.title = title;
   live.textContent = title;
   scrollTo(0, 0);
@@ -229,7 +248,8 @@ if (!window.WebAssembly || !window.Worker) {
   checker = new Checker({ progress: showProgress, loading: watch });
 }
 onDrop(form.querySelector(".drop"), drop);
-form.addEventListener("change", choose);
+find("file").addEventListener("change", choose);
+find("folder").addEventListener("change", choose);
 form.addEventListener("submit", check);
 find("options").addEventListener("toggle", showChoice);
 find("stop").addEventListener("click", stop);

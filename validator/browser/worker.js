@@ -22,6 +22,7 @@ const methods = {
     checker = python.pyimport("tfod_validator.browser").Checker();
     python.FS.mkdir(FILES);
     python.FS.mkdir(OTHERS);
+    reportUnreadable(python.FS);
   },
 
   async check({ files, labels, choices }) {
@@ -58,6 +59,19 @@ function mount(folder, files) {
   FS.mount(FS.filesystems.WORKERFS, { blobs }, folder);
 }
 
+// A file cannot be read if it changed after it was chosen. This becomes an OSError, and not the end of
+// Python.
+function reportUnreadable({ ErrnoError, filesystems: { WORKERFS } }) {
+  const { read } = WORKERFS.stream_ops;
+  WORKERFS.stream_ops.read = (...values) => {
+    try {
+      return read(...values);
+    } catch {
+      throw new ErrnoError(29); // EIO
+    }
+  };
+}
+
 function progress(bytes, records) {
   postMessage({ progress: { bytes, records } });
 }
@@ -68,12 +82,17 @@ function finish(text) {
   return outcome;
 }
 
-// The text of an exception of Python is a traceback, whose last line has its type.
+// The text of an exception of Python is a traceback; a line at its end has its type.
 function explain(error) {
   const text = String(error?.message ?? error).trim();
   const isMemory = error instanceof RangeError || /MemoryError|out of memory/i.test(text);
-  return { isMemory, text: text.split("\n").pop() };
+  const lines = text.split("\n").reverse();
+  return { isMemory, text: lines.find((line) => /^[\w.]+(Error|Exception)\b/.test(line)) ?? lines[0] };
 }
+
+// If Python ends, for example because a copy is too large, no request is answered.
+addEventListener("error", ({ error }) => postMessage({ end: explain(error) }));
+addEventListener("unhandledrejection", ({ reason }) => postMessage({ end: explain(reason) }));
 
 onmessage = async ({ data: { id, method, ...values } }) => {
   try {

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 from tfod.checker.reporters.html import AFTER_HEAD, find_body
 from tfod.errors import TfodError
+from tfod.sources.label_map_search import may_be_label_map
 from tfod.viewer.session import Session
 
 from tfod_validator.offers import LABELS
@@ -64,7 +65,7 @@ class Checker:
         """Repair or convert a copy of the files that were checked last, and check the copy."""
         verb = "converted" if action == "convert" else "repaired"
         os.chdir(self._folder)
-        files = sorted(os.listdir())
+        files = _list_files()
         name = f"{Path(files[0]).stem.removesuffix(f'_{verb}')}_{verb}.zip"
         choices = replace(self._choices, odd_boxes=odd_boxes or None)
         target = Path(tempfile.mkdtemp())
@@ -100,7 +101,9 @@ class Checker:
 
     async def _check(self, copied: dict[str, Any], progress: Progress) -> dict[str, Any]:
         os.chdir(self._folder)  # reports contain file names without a path
-        names = sorted(os.listdir())
+        names = _list_files()
+        if self._session is not None:
+            self._session.close()
         sources, options = prepare_check(names, self._choices, _LIMITS)
         session = self._session = Session(sources, options)
         progress(0, 0)
@@ -124,6 +127,7 @@ class Checker:
             sections=Markup(page[middle + len(AFTER_HEAD) : stop].decode()),
             labels=LABELS,
             validation={"result": {"valid": report.valid, **offered, **copied}},
+            has_records=bool(report.counts.records),
             zip_name=names[0],
         )
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -133,6 +137,11 @@ class Checker:
             "texts": outcome.texts,
             "zip": str(Path(names[0]).absolute()) if copied else "",
         }
+
+
+def _list_files() -> list[str]:
+    """Return the files of the working folder, the label maps last."""
+    return sorted(os.listdir(), key=lambda name: (may_be_label_map(name), name))
 
 
 @cache
