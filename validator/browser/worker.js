@@ -28,7 +28,7 @@ const methods = {
   async check({ files, labels, choices }) {
     mount(FILES, files);
     mount(OTHERS, labels);
-    const paths = labels.length ? { cvat_labels: `${OTHERS}/${labels[0].name}` } : {};
+    const paths = labels.length ? { cvat_labels: `${OTHERS}/${labels[0].path}` } : {};
     return finish(await checker.check(FILES, JSON.stringify({ ...choices, ...paths }), progress));
   },
 
