@@ -62,6 +62,8 @@ def rows() -> Iterator[tuple[str, str, str]]:
     sdk = find(r'"cvat-sdk>=([\d.]+)"', "pyproject.toml")
     server = find(r"tfod cvat needs ([\d.]+) or later", "plugin/tfod/cvat/client/connection.py")
     yield "cvat-sdk", f"{sdk} or later", f"`tfod cvat` with the newest; servers from {server}"
+    pyodide = find(r'"version": "(.+?)"', "validator/browser/pyodide.json")
+    yield "Pyodide", pyodide, "the page of `make browser` in Chromium"
 
 
 def table(lines: Sequence[tuple[str, str, str]]) -> str:

@@ -89,9 +89,8 @@ def _copy_references(name: str, folder: Path) -> None:
     """Copy a file unless it exists, and all files that it names."""
     target = folder / name
     if not target.exists():
-        for source in _SOURCES:
-            if (source / name).exists():
-                shutil.copyfile(source / name, target)
+        sources = [source / name for source in _SOURCES]
+        shutil.copyfile(next(filter(Path.exists, sources), sources[0]), target)
     if target.suffix in (".html", ".js"):
         for reference in _REFERENCES.findall(target.read_text("utf-8")):
             if not (folder / reference).exists():
