@@ -52,7 +52,7 @@ def make_data(root: Path, sizes: Sizes) -> Data:
     record per shard.
     """
     data = Data(root, sizes)
-    images = list(distinct_images(HEIGHT, WIDTH, IMAGE_BYTES, _DISTINCT_IMAGES))
+    images = _make_images()
     _write(data, "one", _detections(1))
     _write(data, "warm_up", _detections(WARM_UP, images))
     _write(data, "images", _detections(sizes.images, images))
@@ -77,6 +77,15 @@ def make_data(root: Path, sizes: Sizes) -> Data:
         tfod.convert(data.folder("validated"), target, target_format=name, no_images=True)
         (target / image_folder).mkdir()  # Datumaro does not import a dataset without it
     return data
+
+
+def write_images(data: Data, name: str, count: int) -> None:
+    """Write a shard with images, which are all different."""
+    _write(data, name, _detections(count, _make_images()))
+
+
+def _make_images() -> list[bytes]:
+    return list(distinct_images(HEIGHT, WIDTH, IMAGE_BYTES, _DISTINCT_IMAGES))
 
 
 def _write(
