@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,32 @@ def test_any_damage(kind: str, data: st.DataObject) -> None:
     for _ in range(3):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     assert isinstance(failure_of(changed), str)
+
+
+def fails_in_full(data: bytes | bytearray) -> bool:
+    """Whether all pixels of an image, in colour, cannot be decoded."""
+    with strict_pillow():
+        try:
+            Image.open(io.BytesIO(data)).load()
+        except Exception:
+            return True
+    return False
+
+
+@given(
+    st.sampled_from([{}, {"progressive": True}, {"subsampling": 0}]),
+    st.sampled_from(["RGB", "L", "CMYK"]),
+    st.booleans(),
+    st.data(),
+)
+def test_a_small_gray_image_has_the_damage_of_the_whole(
+    how: dict[str, Any], mode: str, cut: bool, data: st.DataObject
+) -> None:
+    """JPEGs are decoded to an eighth of their width, without colour."""
+    changed = bytearray(saved(mode, "JPEG", (64, 48), quality=90, **how))
+    place = data.draw(st.integers(0, len(changed) - 1))
+    if cut:
+        del changed[place:]
+    else:
+        changed[place] = data.draw(st.integers(0, 255))
+    assert bool(failure_of(changed)) == fails_in_full(changed)
