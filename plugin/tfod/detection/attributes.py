@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ _ATTRIBUTE_OF_NAME = {
 }
 _ATTRIBUTE_OF_KEY = {attribute.key: attribute for attribute in keys.OBJECT_ATTRIBUTES}
 _PARSE_ERRORS = (ValueError, AttributeError, TypeError, LookupError, RecursionError, OverflowError)
+_MAX_NESTING = 1000
 _SCALAR_TYPES = frozenset((bool, int, float, str, type(None)))
 
 
@@ -224,9 +226,18 @@ def read_attributes(
     if not texts:
         return attributes, Extra()
     try:
-        return attributes, _apply_corrections(json.loads(texts[0] or "{}"), attributes, count)
+        return attributes, _apply_corrections(_parse(texts[0] or "{}"), attributes, count)
     except _PARSE_ERRORS as error:
         raise ExtraError(f"cannot be parsed ({type(error).__name__}: {error})") from None
+
+
+def _parse(text: str) -> Any:
+    """Parse JSON; raise ValueError if it is nested so deeply that a browser's stack overflows."""
+    if text.count("[") + text.count("{") > _MAX_NESTING:
+        opened = ((character in "[{") - (character in "]}") for character in text)
+        if max(itertools.accumulate(opened)) > _MAX_NESTING:
+            raise ValueError(f"nested more than {_MAX_NESTING} times")
+    return json.loads(text)
 
 
 def _apply_corrections(

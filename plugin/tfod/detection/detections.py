@@ -201,7 +201,7 @@ def _read_keypoints(detections: Detections, row: int, count: int) -> Keypoints |
     visibility = detections.column(keys.KEYPOINT_VISIBILITY, Kind.INT64)[row]
     if len(visibility) != len(x):
         # Like the OD API's decoder: points with finite coordinates are visible.
-        visibility = np.where(np.isfinite(x) & np.isfinite(y), 2, 0)
+        visibility = np.where(np.isfinite(x) & np.isfinite(y), np.int64(2), 0)
     names = detections.texts_in(detections.column(keys.KEYPOINT_TEXT, Kind.BYTES), row)
     points = len(x) // count
     return Keypoints(

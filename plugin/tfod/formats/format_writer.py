@@ -318,7 +318,7 @@ def scale_mask(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Scale a mask by nearest neighbour."""
     sides = zip(size, pixels.shape, strict=True)
     rows, columns = ((np.arange(new) + 0.5) * old / new for new, old in sides)
-    return np.asarray(pixels[rows.astype(np.int64)[:, None], columns.astype(np.int64)])
+    return np.asarray(pixels[rows.astype(np.intp)[:, None], columns.astype(np.intp)])
 
 
 def _count_values(detection: Detection) -> dict[str, int]:

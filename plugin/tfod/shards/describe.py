@@ -170,8 +170,9 @@ def _add_classes(
     uses = [(text or names.get(label or 0, text), label) for text, label in pairs]
     boxes = np.bincount(codes, minlength=len(uses)).tolist()
     # Count a class once per image: number the pairs of image and class, and make them unique.
-    image_uses = np.unique(np.repeat(np.arange(len(batch)), counts) * len(uses) + codes)
-    images = np.bincount(image_uses % max(1, len(uses)), minlength=len(uses)).tolist()
+    rows = np.arange(len(batch), dtype=np.int64)  # the pairs may exceed intp
+    image_uses = np.unique(np.repeat(rows, counts) * len(uses) + codes) % max(1, len(uses))
+    images = np.bincount(image_uses.astype(np.intp, copy=False), minlength=len(uses)).tolist()
     add_bounded(result.class_boxes[subset], dict(zip(uses, boxes, strict=True)))
     add_bounded(result.class_images, dict(zip(uses, images, strict=True)))
 

@@ -96,7 +96,7 @@ def find_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
     is_valid = masked == headers[:, 8:].copy().view("<u4")[:, 0]
     lengths = headers[is_valid, :8].copy().view("<u8")[:, 0].astype(np.int64)
-    return positions[is_valid], lengths
+    return positions[is_valid].astype(np.int64, copy=False), lengths
 
 
 @functools.cache

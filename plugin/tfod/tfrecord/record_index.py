@@ -157,7 +157,8 @@ class _OpenFiles:
 
     def size(self, shard: ShardIdentity) -> int:
         with self._lock:
-            return os.fstat(self._file(shard)).st_size
+            # In a browser, a file without a name, such as a temporary copy, has no status.
+            return os.lseek(self._file(shard), 0, os.SEEK_END)
 
     def read(self, shard: ShardIdentity, offset: int, length: int) -> bytes:
         with self._lock:

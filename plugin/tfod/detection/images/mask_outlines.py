@@ -50,7 +50,7 @@ def _find_loops(mask: np.ndarray) -> list[np.ndarray]:
     """Return the corners of the outline of each part and hole; every other side is horizontal."""
     padded = np.pad(mask != 0, 1).astype(np.int8)
     # 0 along a straight edge, 1 or -1 at a corner, 2 or -2 where two pixels touch at a corner.
-    turns = abs(np.diff(np.diff(padded, axis=0), axis=1)).astype(np.int64)
+    turns = abs(np.diff(np.diff(padded, axis=0), axis=1)).astype(np.intp)
     y, x = (np.repeat(side, turns[turns > 0]) for side in np.nonzero(turns))
     # In each row, corners are connected in pairs: the first and second, the third and fourth, …
     # The same applies to each column.
