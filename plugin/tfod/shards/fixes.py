@@ -285,24 +285,13 @@ def write_format(is_wrong: Callable[[ImageFacts], bool], record: EditedRecord) -
         yield from record.put(key, [header.format])
 
 
-def write_size(record: EditedRecord) -> Iterator[Finding]:
-    """Replace a wrong size with the size in the image header, if the boxes do not depend on it."""
-    if record.facts.wrong_size_keys and record.facts.is_size_repairable:
-        yield from _put_size(record)
-
-
-def write_positive_size(record: EditedRecord) -> Iterator[Finding]:
-    """Replace a size that is not positive with the size in the image header."""
-    if record.facts.invalid_sizes:
-        yield from _put_size(record)
-
-
-def _put_size(record: EditedRecord) -> Iterator[Finding]:
+def write_size(is_wrong: Callable[[ImageFacts], object], record: EditedRecord) -> Iterator[Finding]:
+    """Replace a wrong size with the size in the image header."""
     mapping, header, facts = record.field_mapping, record.header, record.facts
     is_numerical = record.example.kind(keys.MASK) is Kind.FLOAT
     masks = record.example.value_count(keys.MASK) if is_numerical else 0
     area = (facts.declared_height or 0) * (facts.declared_width or 0)
-    if header is None or (masks and masks == len(record.boxes) * area):
+    if header is None or not is_wrong(facts) or (masks and masks == len(record.boxes) * area):
         return  # the declared size is the shape of these numeric masks
     for key, declared, size in (
         (mapping.height, facts.declared_height, header.height),
@@ -349,8 +338,11 @@ FIXES: tuple[tuple[str, Fix], ...] = (
     ("LAB020", add_ids),
     ("IMG004", partial(write_format, lambda facts: facts.has_wrong_format)),
     ("IMG014", partial(write_format, lambda facts: facts.is_declared_raw)),
-    ("IMG006", write_size),
-    ("IMG012", write_positive_size),
+    (  # the boxes must not depend on the size
+        "IMG006",
+        partial(write_size, lambda facts: facts.wrong_size_keys and facts.is_size_repairable),
+    ),
+    ("IMG012", partial(write_size, lambda facts: facts.invalid_sizes)),
     ("NAM007", partial(add_source_id, is_blank=False)),
     ("NAM012", partial(add_source_id, is_blank=True)),
     ("NAM010", partial(number_source_id, is_number=False)),
