@@ -112,7 +112,9 @@ def assign_ids(
     is_compatible = getattr(labels, "first_id", 1) == first_id
     imported = getattr(labels, "label_map", None) if is_compatible else None
     source = base or imported or (_match_voc(names) if first_id == 1 else None) or LabelMap()
-    matches = [source.find(name) or _find_unnamed(source, name) for name in names]
+    # The name of a class without a name and a display name is its id.
+    by_name = {item.class_name: item for item in reversed(source.items)}
+    matches = [source.find(name) or by_name.get(name) for name in names]
     items: list[LabelMapItem] = []
     # The user's label map is kept completely, since other shards may use it too.
     used = {item.id for item in (base.items if base else matches) if item is not None}
@@ -143,14 +145,6 @@ def _match_voc(names: Sequence[str]) -> LabelMap | None:
     if not {item.name for item in shipped.items} <= set(names):
         return None
     return LabelMap((LabelMapItem(0, "background"), *shipped.items))
-
-
-def _find_unnamed(source: LabelMap, name: str) -> LabelMapItem | None:
-    # The name of a class without a name and a display name is its id.
-    for item in source.items:
-        if item.class_name == name:
-            return item
-    return None
 
 
 def _assign_keypoints(

@@ -109,16 +109,13 @@ class LabelMapFinder:
         if label_map or candidates or parent == folder or os.path.isfile(folder):
             return label_map, candidates
         label_map, candidates = self._choose(parent, stem)
-        if label_map is not None and not self._has_classes(label_map, first):
+        # Use an unreadable file, so that the error is reported when it is read.
+        classes = self._read(label_map) if label_map is not None else None
+        if classes is not None and not self._read_classes(first).are_in(classes):
             note = f"{label_map} was not used: it has none of the classes of {first}"
             self.notes += [note] if note not in self.notes else []
             return None, ()
         return label_map, candidates
-
-    def _has_classes(self, path: str, shard: str) -> bool:
-        label_map = self._read(path)
-        # Use an unreadable file, so that the error is reported when it is read.
-        return label_map is None or self._read_classes(shard).are_in(label_map)
 
     def _choose(self, folder: str, stem: str) -> tuple[str | None, Sequence[str]]:
         if folder not in self._folders:

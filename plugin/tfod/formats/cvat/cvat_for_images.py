@@ -56,12 +56,13 @@ def read(source: str, options: Options) -> Dataset:
     parts = read_cvat_xml(file)
     meta = next(parts)
     assert isinstance(meta, CvatMeta)  # the head comes first
-    labels = meta.labels
-    classes = SourceClasses.find(options, os.path.dirname(file), lambda: labels, file)
+    labels, folder = meta.labels, os.path.dirname(file)
+    classes = SourceClasses.find(options, folder, lambda: labels, file)
     clip = options.odd_boxes is not OddBoxes.KEEP
     detection_builder = DetectionBuilder(classes.label_map, meta.input_types, options.masks, clip)
     builder = DatasetBuilder(classes, options, ConversionProblems(options))
-    images = _find_image_files(file, options)
+    folders = [options.images] if options.images else [os.path.join(folder, "images"), folder]
+    images = ImageFiles(folders, root=options.unpacked_folder)
     default_subset = meta.subset or DEFAULT_SUBSET
 
     def read_frames() -> Iterator[CvatImage]:
@@ -87,12 +88,6 @@ def read(source: str, options: Options) -> Dataset:
     )
     losses = detection_builder.losses, detection_builder.changes
     return builder.build_dataset(subsets, [], [file], losses=losses)
-
-
-def _find_image_files(file: str, options: Options) -> ImageFiles:
-    folder = os.path.dirname(file)
-    folders = [options.images] if options.images else [os.path.join(folder, "images"), folder]
-    return ImageFiles(folders, root=options.unpacked_folder)
 
 
 def read_frame_image(images: ImageFiles, frame: CvatImage) -> bytes | None:

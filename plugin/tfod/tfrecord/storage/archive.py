@@ -145,7 +145,13 @@ def _read_content(archive: str, limits: ZipLimits, *_identity: int) -> ZipConten
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
         return _unreadable(ZipFault.DIRECTORY, _describe_file(archive, error))
-    problems = [*_check_entries(entries, limits), *_find_overlaps(entries)]
+    problems = [
+        ZipProblem(*fault, entry)
+        for entry in entries
+        for fault in (_check_path(entry), _check_type(entry), _check_data(entry, limits))
+        if fault is not None
+    ]
+    problems += _find_overlaps(entries)
     rejected = {problem.entry.path: problem for problem in reversed(problems) if problem.entry}
     files = {entry.path: entry for entry in entries if not entry.is_folder and entry.inside}
     total = 0
@@ -208,13 +214,6 @@ def _has_end_record(archive: str) -> bool:
     with open(archive, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_END_BYTES))
         return _END in file.read()
-
-
-def _check_entries(entries: Sequence[ZipEntry], limits: ZipLimits) -> Iterator[ZipProblem]:
-    for entry in entries:
-        for fault in (_check_path(entry), _check_type(entry), _check_data(entry, limits)):
-            if fault is not None:
-                yield ZipProblem(*fault, entry)
 
 
 def _check_path(entry: ZipEntry) -> tuple[ZipFault, str] | None:
