@@ -27,14 +27,14 @@ from tfod.checker.report import Report
 from tfod.checker.rules.registry import all_rules
 from tfod.detection import keys
 from tfod.detection.detections import Detections
-from tfod.detection.images.source_ids import LARGEST_FOR, SourceIdNumbers, find_last_number
+from tfod.detection.images.source_ids import LARGEST_FOR
 from tfod.detection.labels.label_map import MAX_LABEL_MAP_BYTES
 from tfod.errors import TfodError
 from tfod.example.example_batch import ExampleBatch
 from tfod.shards import fixes
 from tfod.shards.box_repair import BoxRepair, find_causes
 from tfod.shards.repair_options import Options, Outcome
-from tfod.shards.rewrite import read_source_ids
+from tfod.shards.rewrite import make_numbers
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.resolved import Dataset, LabelMapFile, ResolvedSources, Shard
 from tfod.sources.resolver import resolve
@@ -141,7 +141,9 @@ class _Run:
         included = (code for code in codes if options.includes(code) and levels[code])
         self._codes = fixes.ALWAYS_FIXED.union(included)
         self._boxes = BoxRepair(options.odd_boxes, options.includes)
-        self._source_ids = SourceIdNumbers(LARGEST_FOR.get(receiver.name), self._last_source_id)
+        key = self._profile.field_mapping.source_id or keys.SOURCE_ID
+        batches = itertools.chain.from_iterable(map(self._read, sources.shards))
+        self._source_ids = make_numbers(batches, LARGEST_FOR.get(receiver.name), key)
         self._texts: dict[str, bytes] = {}  # label maps and their candidates, by target
         self._new_maps: dict[str, LabelMapFile] = {}
         self._results: dict[str, Shard] = {}  # by path
@@ -347,12 +349,6 @@ class _Run:
             if key and shard.label_map and (file := dataset.get_label_map(shard)) and file.label_map
             if any(fixes.lacks_a_class(file.label_map, batch, key) for batch in self._read(shard))
         }
-
-    def _last_source_id(self) -> int:
-        """Return the number after which all are free; reads the shards again."""
-        key = self._profile.field_mapping.source_id or keys.SOURCE_ID
-        batches = itertools.chain.from_iterable(map(self._read, self._sources.shards))
-        return find_last_number(read_source_ids(batches, key), self._source_ids.largest)
 
     def _read(self, shard: Shard) -> Iterator[RecordBatch]:
         return (batch for batch in self._walk(shard) if not isinstance(batch, Damage))

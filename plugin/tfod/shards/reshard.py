@@ -7,6 +7,7 @@ the records change accordingly.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -140,7 +141,8 @@ def reshard(
         scratch = out.enter_context(temporary_folder(os.fspath(folder))) if is_unpacked else ""
         edits: list[Edit] = [joined.changes] if joined else []
         if largest is not None:
-            numbers = make_numbers(paths, largest)
+            batches = itertools.chain.from_iterable(map(read_record_batches, paths))
+            numbers = make_numbers(batches, largest)
             edits.append(functools.partial(number_source_ids, numbers=numbers))
         counts = [
             _copy_set(shard_set, _fill_in(layout, shard_set), shuffle, out, scratch, edits)

@@ -14,7 +14,7 @@ from tfod.example.example import Example, bytes_feature, encode_entry
 from tfod.example.example_batch import ExampleBatch
 from tfod.example.wire import Buffer, Kind, encode_varint
 from tfod.kernel.reference import Field, read_fields
-from tfod.tfrecord.reader import RecordBatch, read_record_batches
+from tfod.tfrecord.reader import RecordBatch
 
 _FEATURES = 1  # field number of Example.features, of its map, and of the key of a map entry
 _LENGTH = 2
@@ -108,17 +108,15 @@ def _read_key(buffer: Buffer, entry: Field) -> str:
 # Source ids
 
 
-def make_numbers(paths: Sequence[str], largest: int) -> SourceIdNumbers:
-    """Return numbers for the records of shards, which are read when the first one is needed."""
-
-    def find_last() -> int:
-        batches = itertools.chain.from_iterable(map(read_record_batches, paths))
-        return find_last_number(read_source_ids(batches), largest)
-
-    return SourceIdNumbers(largest, find_last)
+def make_numbers(
+    batches: Iterable[RecordBatch], largest: int | None, key: str = keys.SOURCE_ID
+) -> SourceIdNumbers:
+    """Return numbers for records, whose batches are read when the first one is needed."""
+    source_ids = _read_source_ids(batches, key)
+    return SourceIdNumbers(largest, lambda: find_last_number(source_ids, largest))
 
 
-def read_source_ids(batches: Iterable[RecordBatch], key: str = keys.SOURCE_ID) -> Iterator[str]:
+def _read_source_ids(batches: Iterable[RecordBatch], key: str) -> Iterator[str]:
     """Yield the source ids of records, '' for records without one; their order may change."""
     for records in batches:
         column = ExampleBatch.of(records).column(key, Kind.BYTES)
