@@ -16,14 +16,14 @@ from tfod.detection.labels.label_map import LabelMap
 from tfod.errors import TfodError, excerpt
 from tfod.formats.cvat.frame_detections import TRACKS, DetectionBuilder
 from tfod.formats.cvat.shapes import CvatImage, CvatShape
+from tfod.formats.dataset import DEFAULT_SUBSET
 from tfod.formats.target_map import TargetMap
+from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.tfrecord.image_names import split_extension
 from tfod.tfrecord.writer import ShardSetWriter
 
-LABEL_MAP = "label_map.pbtxt"
 NOTES = "EXPORT_NOTES.txt"
 """A text file next to the shards about losses and changes; written only if there are any."""
-DEFAULT_SUBSET = "default"
 _VIDEO = "frames of videos, encoded again"
 _TURNED = "photos that CVAT rotated by their EXIF orientation and encoded again (JPEG quality 100)"
 _HIDDEN = "frames left out with their annotations"
@@ -139,7 +139,7 @@ class FrameShards(contextlib.ExitStack):
             count = plural(result.without_image, "frame")
             result.notes.append(f"{count} without an image file from the server")
         result.notes += [*self._added, *left_out, *changed]
-        self._write(LABEL_MAP, self._label_map.to_text())
+        self._write(LABEL_MAP_FILE, self._label_map.to_text())
         if self._added or left_out or changed:
             self._write(NOTES, _format_notes([result.summary(), *self._added], left_out, changed))
         return result

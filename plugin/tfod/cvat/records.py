@@ -244,7 +244,9 @@ class ShapeBuilder:
         boxes, absent = detection.boxes, (None,) * len(detection.boxes)
         texts, ids = detection.class_text or absent, detection.class_label or absent
         classes = [self._find_label(record, *names) for names in zip(texts, ids, strict=True)]
-        corners = _to_pixels(boxes, size)
+        # In pixels, clamped to the image as CVAT's own importers do.
+        _, sides = to_pixel_corners(boxes, size)
+        corners: list[PixelBox] = [tuple(box) for box in sides.round(_DIGITS).tolist()]
         fit = self._fit_attributes
         return list(build_shapes(detection, classes, corners, size, decode_pixels, fit))
 
@@ -317,13 +319,6 @@ def make_datumaro_attributes(shape: CvatShape) -> dict[str, Any]:
     if shape.rotation:
         attributes["rotation"] = shape.rotation
     return attributes
-
-
-def _to_pixels(boxes: np.ndarray, size: tuple[int, int]) -> list[PixelBox]:
-    """Convert boxes to pixels, clamped to the image as CVAT's own importers do."""
-    _, corners = to_pixel_corners(boxes, size)
-    rounded = corners.round(_DIGITS).tolist()
-    return [(left, top, right, bottom) for left, top, right, bottom in rounded]
 
 
 def _decode_mask(

@@ -28,9 +28,8 @@ from tfod.cvat.records import (
 )
 from tfod.detection.images.mask_images import run_lengths
 from tfod.formats.cvat.shapes import MASK, POINTS, CvatShape, decode_runs
+from tfod.formats.dataset import DEFAULT_SUBSET
 from tfod.tfrecord.image_names import safe_relative_path
-
-_DEFAULT_SUBSET = "default"
 
 
 class _Subset:
@@ -65,7 +64,7 @@ def write_dataset(
     with ExitStack() as files, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for record in records:
             image = images.make(record)
-            subset = (safe_relative_path(record.subset) or _DEFAULT_SUBSET).replace("/", "_")
+            subset = (safe_relative_path(record.subset) or DEFAULT_SUBSET).replace("/", "_")
             if subset not in subsets:
                 stream = files.enter_context(tempfile.TemporaryFile(dir=os.path.dirname(path)))
                 require_storable("subset", subset, "rename its shard")

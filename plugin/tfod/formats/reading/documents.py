@@ -180,10 +180,10 @@ def _import_lxml(name: str) -> Iterator[Any]:
 
 def read_json(path: str) -> Any:
     """Read a JSON file; raise TfodError if it cannot be read or is invalid."""
+    with convert_os_errors(path):
+        data = Path(path).read_bytes()
     try:
-        return json.loads(Path(path).read_bytes())
-    except OSError as error:
-        raise TfodError(f"{path} cannot be read: {error.strerror}") from None
+        return json.loads(data)
     except json.JSONDecodeError as error:
         raise TfodError(
             f"{path} is not valid JSON ({error.msg}, line {error.lineno}, column {error.colno}); "
