@@ -184,24 +184,21 @@ class Server:
         from cvat_sdk.core.uploading import AnnotationUploader, DatasetUploader
 
         api = getattr(self.client.api_client, f"{target.kind}s_api")
-        options: dict[str, Any] = {
-            "url_params": {"id": target.number},
-            "conv_mask_to_poly": False,
-            "pbar": _count_bytes(BYTES_SENT),
-            "status_check_period": _PAUSE,
-        }
+        uploader, endpoint = AnnotationUploader, "create_annotations_endpoint"
+        if target.kind == PROJECT:
+            uploader, endpoint = DatasetUploader, "create_dataset_endpoint"
         try:
             with self.convert_errors():
-                if target.kind == PROJECT:
-                    DatasetUploader(self.client).upload_file_and_wait(
-                        api.create_dataset_endpoint, Path(path), format_name, **options
-                    )
-                else:
-                    if append:
-                        options["import_mode"] = "append"
-                    AnnotationUploader(self.client).upload_file_and_wait(
-                        api.create_annotations_endpoint, Path(path), format_name, **options
-                    )
+                uploader(self.client).upload_file_and_wait(
+                    getattr(api, endpoint),
+                    Path(path),
+                    format_name,
+                    url_params={"id": target.number},
+                    conv_mask_to_poly=False,
+                    pbar=_count_bytes(BYTES_SENT),
+                    status_check_period=_PAUSE,
+                    **({"import_mode": "append"} if append else {}),
+                )
         except ServerError as error:
             raise TfodError(f"{error}; {describe_pending_import(self, target)}") from None
 
