@@ -53,12 +53,9 @@ _UNKNOWN_IMAGE = (
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read a JSON of instances, or those in a folder, each as a subset.
+    """Read a JSON of instances, or those in a folder, each as a subset; or raise TfodError.
 
     The JSONs take six times their length in memory. Without a label map, category ids are kept.
-
-    Raises:
-        TfodError: there is no JSON, or one is invalid or has no images.
     """
     files = find_coco_files(SourceFiles.at(source))
     if not files:

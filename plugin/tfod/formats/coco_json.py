@@ -154,9 +154,7 @@ def merge_categories(
     """Return the classes of all documents, with their category ids.
 
     Categories with the same name become one class with the lowest id. An unused 0 is left out.
-
-    Raises:
-        TfodError: two documents use an id for different names, or an annotation has category 0.
+    Raises TfodError if two documents use an id for different names, or an annotation category 0.
     """
     if label_map is not None:
         loaded, notes = load_label_map(label_map)

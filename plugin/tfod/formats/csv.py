@@ -45,13 +45,10 @@ _OTHER_TOOLS = {
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read a CSV, or the CSVs in a folder, each as a subset.
+    """Read a CSV, or the CSVs in a folder, each as a subset; or raise TfodError.
 
     Images are looked up in the requested folder, or next to the CSV and in ``images`` there.
     A new label map has the classes of all CSVs in alphabetical order.
-
-    Raises:
-        TfodError: a file is missing or invalid.
     """
     source_files = SourceFiles.at(source)
     csv_paths = find_csv_files(source_files)
@@ -106,13 +103,10 @@ def _build_detections(
 
 
 def read_detection_csv(path: str, problems: ConversionProblems) -> dict[str, CsvImage]:
-    """Read a detection CSV in UTF-8 or UTF-16, and return its images by name.
+    """Read a detection CSV in UTF-8 or UTF-16; return its images by name, or raise TfodError.
 
     Columns may have any order, width and height may be missing, and other columns are ignored.
     Fields are separated by commas, semicolons or tabs, with optional spaces. Boxes may be invalid.
-
-    Raises:
-        TfodError: the file cannot be read or is not such a CSV, or a row is invalid.
     """
     images: dict[str, CsvImage] = {}
     columns: Sequence[str] = ()

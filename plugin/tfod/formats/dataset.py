@@ -186,8 +186,7 @@ class Images:
     def renumber(self, row: int, detection: Detection) -> Detection:
         """Return a row with the class ids of the dataset, for its objects and the whole image.
 
-        Raises:
-            LabelMapError: the pixels of a mask are class ids that would change.
+        Raises LabelMapError if the pixels of a mask are class ids that would change.
         """
         classes, labels = self.all_classes, detection.image_labels
         ids = self.classes[self.splits[row] : self.splits[row + 1]]

@@ -109,10 +109,8 @@ def open_source(
 ) -> Iterator[tuple[str, Dataset]]:
     """Open a dataset, and yield the name of its format and the dataset.
 
-    A zip of annotations stays unpacked until the context ends.
-
-    Raises:
-        TfodError: the format is unclear, or the dataset cannot be read.
+    A zip of annotations stays unpacked until the context ends. Raises TfodError if the format is
+    unclear, or the dataset cannot be read.
     """
     (name,), root = recognize(path, requested, option)
     if name == SHARDS or not (os.path.isfile(path) and is_zip(path)):

@@ -72,14 +72,11 @@ def _list_image_folders(folder: str) -> list[str]:
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read VOC's folders, with a subset per list of images, or XML files without lists.
+    """Read VOC's folders, with a subset per list of images, or XML files; or raise TfodError.
 
     ``source`` is the folder of a year, the devkit, Roboflow's folder with a folder per subset, or
     any folder of annotations. Without a label map, VOC's is used if it has every class; otherwise
     a new one has all classes of the annotations in alphabetical order.
-
-    Raises:
-        TfodError: a file is missing or invalid.
     """
     year = _Year.at(source)
     problems = ConversionProblems(options)

@@ -49,9 +49,8 @@ class JoinedClasses:
     def changes(self, batch: ExampleBatch) -> dict[int, dict[str, bytes]]:
         """Return the encoded features whose ids change, by row and key.
 
-        Raises:
-            RecordError: a record is not an Example, or has an id without a known class.
-            LabelMapError: a class text would get the id of a different class.
+        Raises RecordError for a record that is not an Example or has an id without a known class,
+        and LabelMapError if a class text would get the id of a different class.
         """
         detections = Detections(batch)
         class_keys = {*_TEXT_KEYS, *_TEXT_KEYS.values()}

@@ -46,11 +46,7 @@ from tfod.sources.format_recognition import CVAT_FILE, SourceFiles, find_cvat_fi
 
 
 def read(source: str, options: Options) -> Dataset:
-    """Read the frames of a document in order, with the subsets in the document.
-
-    Raises:
-        TfodError: the file is not such a document, or an image is missing.
-    """
+    """Read the frames of a document in order, with its subsets, or raise TfodError."""
     default = os.path.join(source, CVAT_FILE) if os.path.isdir(source) else source
     file = find_cvat_file(SourceFiles.at(source)) or default
     parts = read_cvat_xml(file)

@@ -74,10 +74,8 @@ class CvatMeta:
 def read_cvat_xml(path: str) -> Iterator[CvatMeta | CvatImage | None]:
     """Yield the parts of a document in a file, or in the ``annotations.xml`` of a zip.
 
-    The head comes first. A track of "CVAT for video" is not read and yields None.
-
-    Raises:
-        TfodError: the file cannot be read, or is not CVAT's XML.
+    The head comes first. A track of "CVAT for video" is not read and yields None. Raises TfodError
+    if the file cannot be read, or is not CVAT's XML.
     """
     with open_xml(path) as (stream, name):
         yield from read_cvat_stream(stream, name)

@@ -227,13 +227,8 @@ def draw_shape(shape: CvatShape, size: tuple[int, int]) -> np.ndarray:
 def decode_runs(runs: Runs, extent: PixelBox, size: tuple[int, int]) -> np.ndarray:
     """Decode the pixels of a mask within the image, bool of shape (height, width).
 
-    Args:
-        runs: CVAT's run lengths, row by row in the extent: outside, inside, outside, …
-        extent: left, top, right, bottom, half-open.
-        size: height and width of the image.
-
-    Raises:
-        TfodError: the size is too large for a frame.
+    ``runs`` and ``extent`` are as in :class:`CvatShape`, ``size`` is the height and width of the
+    image. Raises TfodError if the size is too large for a frame.
     """
     _require_drawable(size)
     left, top, right, bottom = (int(value) for value in extent)

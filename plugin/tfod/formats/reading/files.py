@@ -176,10 +176,8 @@ class ImageFiles:
     ) -> ImageFile | None:
         """Find and read an image, or return None if it is missing.
 
-        A missing image is a problem if it is ``needed`` for more than its size.
-
-        Raises:
-            TfodError: the file cannot be read, or is not an image.
+        A missing image is a problem if it is ``needed`` for more than its size. Raises TfodError
+        for a file that cannot be read, or is not an image.
         """
         match = self.find(names, location, problems)
         if match is None:

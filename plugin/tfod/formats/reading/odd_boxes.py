@@ -113,11 +113,7 @@ def list_box_defects(boxes: np.ndarray, tolerance: np.ndarray | float = FLOAT32_
 def fit_boxes(
     batch: Detections | list[Detection], shard: str, options: Options, problems: ConversionProblems
 ) -> Detections | list[Detection]:
-    """Clip or leave out boxes of a shard, according to ``options.odd_boxes``.
-
-    Raises:
-        RecordError: a record is invalid.
-    """
+    """Clip or leave out boxes of a shard by ``options.odd_boxes``; raises RecordError."""
     if options.odd_boxes not in (OddBoxes.CLIP, OddBoxes.DROP):
         return batch
     parts = [batch.boxes] if isinstance(batch, Detections) else [item.boxes for item in batch]
