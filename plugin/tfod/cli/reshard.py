@@ -12,6 +12,7 @@ from tfod.cli.arguments import (
     add_receiver,
     not_empty,
     output_path,
+    select_arguments,
     whole_number,
 )
 from tfod.cli.printing import print_line, print_note
@@ -67,11 +68,7 @@ def _run(options: argparse.Namespace) -> int:
         sources,
         output_path(folder),
         ShardLayout(options.num_shards, options.shard_size, compression),
-        shuffle=options.shuffle,
-        overwrite=options.overwrite,
-        receiver=options.receiver,
-        label_map=options.label_map,
-        join=options.join,
+        **select_arguments(reshard, options),
     )
     for subset, count in result.records.items():
         print_line(f"{subset}: {plural(count, 'record')}")
