@@ -19,7 +19,7 @@ from tfod.tfrecord.compression import Compression, make_compressor
 from tfod.tfrecord.framing import FRAME_BYTES, encode_header, masked_crc32c
 from tfod.tfrecord.progress import PROGRESS
 from tfod.tfrecord.reader import RecordBatch
-from tfod.tfrecord.shard_sets.shard_names import shard_file_names
+from tfod.tfrecord.shard_sets.shard_names import recipe_file_names, shard_file_names
 from tfod.tfrecord.storage.publishing import Output, PendingFile
 
 _ALL = slice(None)
@@ -115,7 +115,8 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         num_shards: number of shards, with the records distributed in turn, as in the OD API; fewer
             if there are fewer records, because an empty shard looks like a failed download.
         shard_size: maximum size of a shard in bytes, instead of a number of shards.
-        shard_records: maximum number of records per shard; only for :meth:`write`.
+        shard_records: maximum number of records per shard, which the names of the files state
+            (:func:`recipe_file_names`); only for :meth:`write`.
         compression: compression of whole shards.
         name_files: function that returns the names for a number of files, by default
             :func:`shard_file_names`; the names may begin with a folder, the same for all.
@@ -139,7 +140,10 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         output: Output | None = None,
     ) -> None:
         ShardLayout(None if num_shards == 1 else num_shards, shard_size)  # validates both
+        self.count = 0
         self._name_files = name_files or functools.partial(shard_file_names, subset)
+        if shard_records is not None and name_files is None:
+            self._name_files = lambda n: recipe_file_names(subset, n, self.count, shard_records)
         self._example_path = os.path.join(folder, self._name_files(1)[0])
         self._folder = os.path.dirname(self._example_path)
         self._shard_size = shard_size
@@ -151,7 +155,6 @@ class ShardSetWriter(AbstractContextManager["ShardSetWriter"]):
         self._written = 0
         self._is_sequential = shard_size is not None or shard_records is not None
         self._joined = np.empty(0, np.uint8)  # reused, because allocation is slower than copying
-        self.count = 0
         try:
             for _ in range(num_shards):
                 self._open()

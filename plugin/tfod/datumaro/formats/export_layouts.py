@@ -16,12 +16,7 @@ from tfod.detection.labels.labels_file import format_labels
 from tfod.formats.layouts.roboflow import DEFAULT_NAME, get_subset_folder, make_text_files
 from tfod.sources.label_map_search import LABEL_MAP_FILE, LABELS_FILE
 from tfod.tfrecord.shard_sets.search import find_subsets
-from tfod.tfrecord.shard_sets.shard_names import (
-    EXTENSION,
-    RECIPE_RECORDS,
-    SHARD_EXTENSIONS,
-    recipe_file_names,
-)
+from tfod.tfrecord.shard_sets.shard_names import EXTENSION, RECIPE_RECORDS, SHARD_EXTENSIONS
 from tfod.tfrecord.storage.publishing import Output
 from tfod.tfrecord.writer import ShardSetWriter
 
@@ -76,15 +71,7 @@ class RecipeLayout(Layout):
     EXTENSION = EXTENSION
 
     def make_writer(self, subset: str, written: Iterable[str], output: Output) -> ShardSetWriter:
-        writer: ShardSetWriter | None = None
-
-        def name_files(count: int) -> list[str]:
-            return recipe_file_names(subset, count, writer.count if writer else 0)
-
-        writer = ShardSetWriter(
-            self.folder, subset, shard_records=RECIPE_RECORDS, name_files=name_files, output=output
-        )
-        return writer
+        return ShardSetWriter(self.folder, subset, shard_records=RECIPE_RECORDS, output=output)
 
     def find_shards(self, subsets: Iterable[str]) -> dict[str, list[str]]:
         return {

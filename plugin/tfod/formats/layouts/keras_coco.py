@@ -6,7 +6,7 @@ Source: keras.io/examples/keras_recipes/creating_tfrecords.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tfod.detection.box_geometry import to_pixel_corners
@@ -21,7 +21,7 @@ from tfod.formats.dataset import Dataset
 from tfod.formats.format_writer import SOURCE_ID
 from tfod.formats.options import Options
 from tfod.tfrecord.output import OutputFolder
-from tfod.tfrecord.shard_sets.shard_names import RECIPE_RECORDS, recipe_file_names
+from tfod.tfrecord.shard_sets.shard_names import RECIPE_RECORDS
 from tfod.tfrecord.writer import ShardLayout
 
 WITHOUT_OBJECTS = "images not written, because each record needs an object"
@@ -47,14 +47,6 @@ class Writer(shards.Writer):
     def begin(self, subset: str) -> None:
         """Do nothing: the first record begins a subset; subsets without records have no file."""
 
-    def _begin(self, subset: str) -> None:
-        def name_files(count: int) -> Sequence[str]:
-            writer = self._writers.get(subset)
-            return recipe_file_names(subset, count, writer.count if writer else 0)
-
-        layout = ShardLayout(shard_records=RECIPE_RECORDS)
-        self._writers[subset] = self._output.add_subset(subset, layout, name_files)
-
     def _encode(self, subset: str, detection: Detection, payload: bytes) -> Iterable[bytes]:
         name, image_id = detection.filename or "", int(detection.source_id or 0)
         other = self._names_by_id.setdefault((subset, image_id), name)
@@ -73,7 +65,8 @@ class Writer(shards.Writer):
                 f"image {excerpt(name)} is missing, but keras_coco records need it{hint}"
             )
         if subset not in self._writers:
-            self._begin(subset)
+            layout = ShardLayout(shard_records=RECIPE_RECORDS)
+            self._writers[subset] = self._output.add_subset(subset, layout)
         encoded = bytes(detection.encoded)
         return encode_keras_annotations(encoded, name, image_id, self._annotations(detection))
 

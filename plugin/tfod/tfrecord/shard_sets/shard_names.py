@@ -249,7 +249,9 @@ def find_missing(paths: Sequence[str], max_names: int = MAX_MISSING) -> list[str
     return missing
 
 
-def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
+def recipe_file_names(
+    subset: str, count: int, records: int, shard_records: int = RECIPE_RECORDS
+) -> list[str]:
     """Return names for ``count`` files of a subset, where only the last file is not full.
 
     The Keras recipe names its files ``file_00-4096.tfrec``; here the subset replaces ``file``:
@@ -258,5 +260,5 @@ def recipe_file_names(subset: str, count: int, records: int) -> list[str]:
     if subset == _NO_STEM:
         raise TfodError(f"subset {excerpt(subset)} would be read as no subset; rename the subset")
     stem = _NO_STEM if subset == _NO_SUBSET else to_stem(subset)
-    sizes = [RECIPE_RECORDS] * (count - 1) + [records - RECIPE_RECORDS * (count - 1)]
+    sizes = [shard_records] * (count - 1) + [records - shard_records * (count - 1)]
     return [f"{stem}_{number:02d}-{size}{EXTENSION}" for number, size in enumerate(sizes)]
