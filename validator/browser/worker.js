@@ -22,6 +22,7 @@ const methods = {
     checker = python.pyimport("tfod_validator.browser").Checker();
     python.FS.mkdir(FILES);
     python.FS.mkdir(OTHERS);
+    setTimeout(() => checker.prepare()); // after the answer
     reportUnreadable(python.FS);
   },
 

@@ -27,6 +27,7 @@ from tfod_validator.validation import (
     Choices,
     CopyError,
     Limits,
+    check_examples,
     convert_copy,
     pack,
     prepare_check,
@@ -52,6 +53,10 @@ class Checker:
         self._session: Session | None = None
         self._choices = Choices()
         self._folder = ""
+
+    def prepare(self) -> None:
+        """Make the first check faster while the user chooses files."""
+        check_examples()
 
     async def check(self, folder: str, choices: str, progress: Progress) -> str:
         """Check the files and folders in a folder; ``choices`` has members of Choices, as JSON."""

@@ -25,24 +25,23 @@ from pathlib import Path
 from typing import Any
 
 from tfod.checker.analysis.examine import Progress
-from tfod.checker.check import Options, check
+from tfod.checker.check import check
 from tfod.checker.profiles import file as file  # imported before the fork
 from tfod.checker.references import frames as frames  # imported before the fork
 from tfod.checker.report import Report
 from tfod.errors import TfodError
-from tfod.sources.resolved import File
-from tfod.sources.resolver import resolve_uploads
 from tfod.tfrecord.storage.archive import ZipLimits, read_zip
 
 from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, PROGRESS, REPORTS, UPLOAD, DataFolder, Request, Result
 from tfod_validator.landlock import restrict
-from tfod_validator.settings import EXAMPLES, Settings
+from tfod_validator.settings import Settings
 from tfod_validator.validation import (
     Choices,
     CopyError,
     Limits,
     Outcome,
+    check_examples,
     convert_copy,
     find_zips,
     pack,
@@ -259,8 +258,4 @@ def _require_disk(files: list[str], settings: Settings, copies: int) -> None:
         raise ProblemError(507, detail, limit="min_free_bytes")
 
 
-# Check the examples once in the process that checks are forked from. A fork then has all imports
-# and caches, which take three quarters of the time of a small check.
-for _example in EXAMPLES.values():
-    _sources, _options = resolve_uploads([File.at(str(_example), _example.name)]), Options()
-    render_outcome(check(_sources, _options), _sources, _options, Limits())
+check_examples()  # in the process that checks are forked from

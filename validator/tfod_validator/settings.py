@@ -19,13 +19,6 @@ from tfod.tfrecord.storage.urls import is_loopback
 PREFIX = "TFOD"
 MIN_CHECK_BYTES = 400 << 20
 """The memory that a check needs for its imports."""
-_HERE = Path(__file__).parent
-_FOLDERS = (_HERE / "examples", _HERE.parents[1] / "examples")  # in the wheel, and in a clone
-EXAMPLES = {
-    name: next(folder for folder in _FOLDERS if folder.is_dir()) / f"shapes_{name}.zip"
-    for name in ("good", "broken")
-}
-"""The example zips that the page offers."""
 _LOOPBACK = ("localhost", "127.0.0.1")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 

@@ -28,7 +28,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from tfod_validator.access import get_network, hash_token, is_token
 from tfod_validator.answers import ProblemError
 from tfod_validator.folder import ORIGINAL, Request, UploadedFile, Validation, clean_name
-from tfod_validator.settings import EXAMPLES
+from tfod_validator.validation import EXAMPLES
 from tfod_validator.workers import Queue
 
 _ROLES = ("file", "label_map", "profile", "cvat_labels")
