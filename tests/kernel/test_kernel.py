@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ MALFORMED = ProblemCode.MALFORMED
 
 def test_it_is_compiled_where_there_is_cargo() -> None:
     """CI has cargo; without it, the tests compare Python's two kernels."""
-    if os.environ.get("TFOD_REQUIRE"):
+    if os.environ.get("TFOD_REQUIRE") or sys.platform == "emscripten":
         assert WHY_NOT_COMPILED == ""
 
 
@@ -59,6 +60,19 @@ def test_python_replaces_it(tmp_path: Path, library: bytes | None, why: str) -> 
     code = "from tfod.kernel import *; print(WHY_NOT_COMPILED, find_records(b'').position)"
     done = run_python("-c", code, folder=tmp_path, PYTHONPATH=str(tmp_path), TFOD_KERNEL="")
     assert done.out.startswith(why) and done.out.endswith(" 0\n")
+
+
+@pytest.mark.skipif(sys.platform != "emscripten", reason="tests/browser runs it in Pyodide")
+def test_webassembly_that_fails(tmp_path: Path) -> None:
+    """A call may end in a trap, which is the end of a panic; the next call gets a new instance."""
+    from tfod.kernel.library import LIBRARY
+    from tfod.kernel.webassembly import load
+
+    assert LIBRARY("tfod_write", 0xFFFFFF00, outputs=(np.zeros(8, np.uint8),)) is None
+    assert len(same_walk(frame(b"a")).starts) == 1
+    (tmp_path / "not.wasm").write_bytes(b"\0asm?")
+    with pytest.raises(ImportError, match="it cannot be loaded: "):
+        load(str(tmp_path / "not.wasm"))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ class WebAssemblyLibrary:
     def _reserve(self, size: int) -> int:
         """Return the address of an area that the allocator of the module does not use."""
         if size > self._area_bytes:
-            pages = -(-size // _PAGE_BYTES)
+            # The last area stays unused, so doubling keeps the sum of all areas small.
+            pages = -(-max(size, 2 * self._area_bytes) // _PAGE_BYTES)
             try:
                 self._area = self._exports.memory.grow(pages) * _PAGE_BYTES
             except JsException:
