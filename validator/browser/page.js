@@ -217,8 +217,8 @@ function showReport({ main, title, texts, zip }) {
   if (!find("report").querySelector("[href='#viewer']")) closeViewer(); // there are no records
   document.title = title;
   live.textContent = title;
+  find("main").focus({ preventScroll: true });
   scrollTo(0, 0);
-  find("main").focus();
 }
 
 // The start
