@@ -159,8 +159,8 @@ class Session:
         else:
             sample = Sample(known.shard.name, number, None, None, 0, 0, np.empty((0, 4)), ())
             lines = list_lines(findings, with_fixes=True)
-            where = location + format_record(number)
-            card = Card("", "", where, lines, ["The record cannot be read."])
+            name = format_record(number)
+            card = Card("", name, location + name, lines, ["The record cannot be read."])
             render = partial(draw, sample, **size)
         return {
             "shard": shard,

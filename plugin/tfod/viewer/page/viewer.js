@@ -42,12 +42,17 @@ export function showViewer(element, ask) {
   let list = { total: 0, start: 0, rows: [], position: 0, is_match: false };
   let known = { version: -1, records: -1, complete: false, classes: [], subsets: [], rules: [] };
   let isShown = false;
+  let listed = Promise.resolve();
   let moved = Promise.resolve();
   let waiting = 0;
   let request = 0;
 
   const isSame = (row) => row.shard === current.shard && row.number === current.number;
   const title = (row) => row.name || `record ${row.number}`;
+
+  function say(text) {
+    find("[role=status]").textContent = text;
+  }
 
   // The address
 
@@ -83,7 +88,7 @@ export function showViewer(element, ask) {
     return cards.get(key);
   }
 
-  async function show(row, { quietly = false } = {}) {
+  async function show(row) {
     const mine = ++request;
     current = { shard: row.shard, number: row.number };
     find("#viewer-title").textContent = `Record ${row.number}`;
@@ -94,8 +99,6 @@ export function showViewer(element, ask) {
       shown.innerHTML = card.html;
       isShown = true;
       find(".problem").textContent = "";
-      const findings = card.findings ? `, ${card.findings} ${card.findings === 1 ? "finding" : "findings"}` : "";
-      if (!quietly) find("[role=status]").textContent = `${title(card)}, record ${card.number}${findings}`;
     } catch (error) {
       if (mine !== request) return;
       isShown = false;
@@ -111,9 +114,14 @@ export function showViewer(element, ask) {
     return Object.fromEntries(Object.entries(filters).map(([name, value]) => [FILTERS[name], value]));
   }
 
-  async function refresh(part) {
-    list = await ask("select", { ...choices(), ...current, count: PART, ...part });
-    showList();
+  // One after the other, so that no answer for other filters comes late.
+  function refresh(part) {
+    const next = listed.then(async () => {
+      list = await ask("select", { ...choices(), ...current, count: PART, ...part });
+      showList();
+    });
+    listed = next.catch(() => {});
+    return next;
   }
 
   // The position of the record before or after the shown one, which may not match the filters.
@@ -123,8 +131,8 @@ export function showViewer(element, ask) {
 
   const neighbour = (step) => list.rows[target(step) - list.start];
 
-  function move(step) {
-    if (waiting > 1) return;
+  function move(step, isRepeated) {
+    if (isRepeated && waiting) return; // the key is held down
     waiting += 1;
     moved = moved.then(() => moveNow(step)).finally(() => {
       waiting -= 1;
@@ -135,7 +143,7 @@ export function showViewer(element, ask) {
     if (!neighbour(step)) await refresh({ start: Math.floor(Math.max(0, target(step)) / PART) * PART });
     const row = neighbour(step);
     if (row) await go(row);
-    else find("[role=status]").textContent = step > 0 ? "This is the last record" : "This is the first record";
+    else say(step > 0 ? "This is the last record" : "This is the first record");
   }
 
   async function go(row) {
@@ -146,6 +154,8 @@ export function showViewer(element, ask) {
     else list = { ...list, position: list.start + index, is_match: true };
     showList();
     if (!isShown) return;
+    const tags = new Set([...shown.querySelectorAll(".lines .tag")].map((tag) => tag.textContent));
+    say([title({ ...row, name: shown.querySelector(".name").textContent }), ...tags].join(", "));
     for (const next of [neighbour(1), neighbour(-1)]) if (next) load(next).catch(() => {}); // reported when it is shown
   }
 
@@ -156,7 +166,7 @@ export function showViewer(element, ask) {
     const first = list.is_match ? current : neighbour(1) || list.rows[0];
     if (first) await go(first);
     else history.replaceState(null, "", format(current));
-    find("[role=status]").textContent = `${list.total.toLocaleString("en")} records match`;
+    say(`${list.total.toLocaleString("en")} records match`);
   }
 
   // The index
@@ -235,7 +245,7 @@ export function showViewer(element, ask) {
     if (known.version !== before.version) cards.clear();
     const isUnread = !isShown && known.records !== before.records;
     if (isSame(asked) && (isUnread || known.findings !== before.findings || (isShown && known.complete))) {
-      await show(current, { quietly: true });
+      await show(current);
     }
     if (known.version !== before.version || known.records !== before.records) await refresh({ start: isShown ? list.start : undefined });
     if (!known.complete) setTimeout(poll, POLL);
@@ -261,7 +271,7 @@ export function showViewer(element, ask) {
     const isElsewhere = event.target.closest?.("input, select, textarea") || !shown.getClientRects().length;
     if (!step || isElsewhere || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    move(step);
+    move(step, event.repeat);
   });
   window.addEventListener("hashchange", async () => {
     if (!element.isConnected || !location.hash.includes("=")) return;
@@ -276,7 +286,7 @@ export function showViewer(element, ask) {
     form.shard.replaceChildren(...names.map((name, number) => new Option(name, number)));
     find(".shard").hidden = names.length < 2;
     const hasRecord = readAddress();
-    await show(current, { quietly: true });
+    await show(current);
     await poll();
     if (!hasRecord && Object.keys(filters).length && list.rows[0]) await go(list.rows[0]);
   }
