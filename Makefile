@@ -91,7 +91,7 @@ test-part-%: $(VENV)/test.installed
 # Tests that need other packages or more time: servers, trainers, a browser, the pages.
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
-MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi docker_files queue)
+MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi docker_files queue) tests/viewer/test_page.py
 MORE_browser = tests/browser
 MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) $(MORE_browser) tests/receivers
 

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -171,6 +172,14 @@ class Detection(_ComparedByContent):
     image_extra: Mapping[str, Any] = field(default_factory=dict)
     unread_keys: Sequence[str] = field(default=(), compare=False)
     warnings: Sequence[str] = field(default=(), compare=False)
+
+    def _repr_html_(self) -> str | None:
+        """Draw the image with its objects for notebooks; None without Pillow or jinja2.
+
+        The module is imported by name, because packages above this one draw.
+        """
+        drawing: str | None = import_module("tfod.viewer.notebook").draw_detection(self)
+        return drawing
 
     def select_objects(self, numbers: Sequence[int], boxes: np.ndarray) -> Detection:
         """Return the image with only these objects, in this order, and their new boxes."""
