@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import numpy as np
 from tfod.checker.analysis.result import ShardResult, Undecoded
 from tfod.checker.baseline import Baseline
@@ -18,8 +15,6 @@ from tfod.checker.finding import Finding, Findings, Rule, Severity
 from tfod.checker.report import ChosenProfile, DatasetReport, Report, SourceFile
 from tfod.checker.reporters.samples import Sample
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
-VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 # Rules that are not in the registry, so that these tests do not change with its texts.

@@ -24,7 +24,7 @@ from tfod.checker.reporters.text import render_text
 from tfod.tfrecord.framing import masked_crc32c
 from tfod.tfrecord.storage.archive import ZipLimits
 
-from tests.checker.reports import VALIDATOR
+from tests.checker.report_schema import VALIDATOR
 from tests.conftest import examples
 from tests.mutants.sound import LABEL_MAP, flip, frame, png, record, shard
 from tests.zip_forge import Item, forge

@@ -16,7 +16,7 @@ from tfod.checker.check import Options, check_sources
 from tfod.checker.profiles.profile import READY
 from tfod.checker.rules.registry import all_rules
 
-from tests.checker.reports import VALIDATOR
+from tests.checker.report_schema import VALIDATOR
 from tests.commands import Run
 from tests.files import files_in
 from tests.mutants.make import all_mutants, write_mutants

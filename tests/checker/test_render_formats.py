@@ -19,16 +19,8 @@ from tfod.checker.reporters.json import render_json
 from tfod.checker.reporters.junit import render_junit
 
 from tests.checker import FILES
-from tests.checker.reports import (
-    HOSTILE,
-    SCHEMA,
-    VALIDATOR,
-    WARNING,
-    found,
-    hostile_report,
-    make_report,
-    some_figures,
-)
+from tests.checker.report_schema import SCHEMA, VALIDATOR
+from tests.checker.reports import HOSTILE, WARNING, found, hostile_report, make_report, some_figures
 
 pytestmark = pytest.mark.usefixtures("made_up_rules")
 JUNIT = etree.RelaxNG(etree.parse(str(FILES / "junit.rng")))

@@ -16,7 +16,7 @@ from tfod.checker.rules.registry import all_rules
 from tfod.formats.options import Options
 from tfod.formats.table import convert
 
-from tests.checker.reports import SCHEMA
+from tests.checker.report_schema import SCHEMA
 from tests.commands import run_command
 from tests.image_kinds import plain_image
 from tests.mutants.sound import CAT_BOX, LABEL_MAP, flip, shard, with_boxes

@@ -1,9 +1,4 @@
-"""The return types of the kernel: spans of records, columns of Examples, and problems.
-
-Integers have two types in all of tfod. Counts, splits, codes and other indices are ``intp``, the
-only type with which NumPy repeats, takes and counts everywhere: 32 bits in a browser. Byte offsets,
-spans, sizes in pixels and values of features are int64. An array is converted where it is made.
-"""
+"""The return types of the kernel: spans of records, columns of Examples, and problems."""
 
 from __future__ import annotations
 

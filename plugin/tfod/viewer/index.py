@@ -80,12 +80,12 @@ class ShardIndex:
     def _find_classes(self, detections: Detections) -> Iterator[tuple[str, list[int]]]:
         """Yield the names of classes in a batch, and the rows that have an object or label."""
         parts: dict[str, list[np.ndarray]] = {}
-        box_counts = np.diff(detections.box_splits).astype(np.intp)
+        box_counts = np.diff(detections.box_splits)
         codes, uses = detections.class_uses(box_counts)
         rows = np.repeat(np.arange(len(detections)), box_counts)
         # Sorted by code, and each row once.
         pairs = np.unique(codes.astype(np.int64) * len(detections) + rows)
-        starts = np.searchsorted(pairs, np.arange(1, len(uses)) * len(detections))
+        starts = np.searchsorted(pairs, np.arange(1, len(uses), dtype=np.int64) * len(detections))
         for (text, label), part in zip(uses, np.split(pairs, starts), strict=bool(uses)):
             name = name_class(text or "", label, self.label_map)
             parts.setdefault(name, []).append(part % len(detections))
