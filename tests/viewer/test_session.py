@@ -113,6 +113,15 @@ def test_findings_arrive_and_the_report_completes_them(tmp_path: Path) -> None:
         assert not re.findall('(?:href|src|id)="(?!data:)', card["html"])  # links of a report
 
 
+def test_only_the_first_findings_are_listed(tmp_path: Path) -> None:
+    with session_of(write(tmp_path, a=[with_boxes([OUTSIDE])] * 5), max_findings=3) as session:
+        finish(session)
+        rules = {x["code"]: (x["records"], x["has_more"]) for x in session.overview()["rules"]}
+        assert rules["BOX003"] == (3, True)
+        assert numbers(session, rule="BOX003") == [(0, 0), (0, 1), (0, 2)]
+        assert numbers(session, rule="any") == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
 def test_records_are_reached_before_the_check_reads_them(tmp_path: Path) -> None:
     write(tmp_path, a=named(9), b=named(5))
     with session_of(tmp_path) as session:

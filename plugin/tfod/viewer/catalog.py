@@ -40,6 +40,7 @@ class Catalog:
         self.findings: dict[tuple[int, int], list[Finding]] = {}
         self._by_rule: dict[str, dict[int, set[int]]] = {}
         self._severities: dict[str, Severity] = {}
+        self._unlisted: set[str] = set()  # codes
         self._classes: Counter[str] = Counter()
         self._of_shard, self._taken = Findings(0), Counter[str]()
 
@@ -55,6 +56,7 @@ class Catalog:
                 for finding in listed[self._taken[code] :]:
                     self._note(finding)
                 self._taken[code] = len(listed)
+            self._note_unlisted(step.findings)
 
     def finish(self, report: Report) -> None:
         """Take the findings of the report, which has causes and those of whole datasets."""
@@ -63,6 +65,7 @@ class Catalog:
         for dataset in report.datasets:
             for finding in dataset.findings.all():
                 self._note(completed.get(_identify(finding), finding))
+            self._note_unlisted(dataset.findings)
 
     def _note(self, finding: Finding) -> None:
         shard, number = self._numbers.get(finding.shard), finding.record
@@ -74,8 +77,16 @@ class Catalog:
         severities = (self._severities.get(finding.code), finding.severity)
         self._severities[finding.code] = max(filter(None, severities), key=_get_rank)
 
+    def _note_unlisted(self, findings: Findings) -> None:
+        for code, listed in findings.listed.items():
+            if findings.counts[code].total() > len(listed):
+                self._unlisted.add(code)
+
     def count(self) -> Json:
-        """Return the numbers of records, and of those with each class, subset and rule."""
+        """Return the numbers of records, and of those with each class, subset and rule.
+
+        A check lists only the first findings of a rule; ``has_more`` is whether there are others.
+        """
         subsets: Counter[str] = Counter()
         for index in self.shards:
             subsets[index.shard.subset] += len(index.offsets)
@@ -90,6 +101,7 @@ class Catalog:
                     "title": all_rules()[code].title,
                     "severity": self._severities[code].value,
                     "records": sum(map(len, self._by_rule[code].values())),
+                    "has_more": code in self._unlisted,
                 }
                 for code in codes
             ],

@@ -22,7 +22,7 @@ UNREADABLE = -1
 
 
 class ShardIndex:
-    """The known records of a shard, in 8 bytes per record besides its name and classes.
+    """The known records of a shard, in 8 bytes per record, 4 per class of it, and its name.
 
     Attributes:
         offsets: byte offset of each record, or `UNREADABLE`.
@@ -51,7 +51,7 @@ class ShardIndex:
         self._firsts.append(records.first)
         self._names.append("\0".join(names).encode("utf-8", "replace"))
         for name, rows in self._find_classes(detections):
-            numbers = self.by_class.setdefault(name, array("q"))
+            numbers = self.by_class.setdefault(name, array("I"))
             numbers.extend(row + records.first for row in rows)
             counts[name] += len(rows)
 

@@ -217,7 +217,7 @@ export function showViewer(element, ask) {
   }
 
   function fillFilters() {
-    const count = ({ records }) => `(${records.toLocaleString("en")})`;
+    const count = ({ records, has_more }) => `(${records.toLocaleString("en")}${has_more ? " or more" : ""})`;
     const plain = (list) => list.map((entry) => [entry.name, `${entry.name} ${count(entry)}`]);
     fill("class", plain(known.classes));
     fill("subset", plain(known.subsets));
