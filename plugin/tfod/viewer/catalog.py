@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from tfod.checker.analysis.examine import Step
 from tfod.checker.finding import Finding, Findings, Severity
 from tfod.checker.report import Report
+from tfod.checker.reporters.escaping import visible
 from tfod.checker.rules.registry import all_rules
 from tfod.sources.resolved import ResolvedSources
 from tfod.viewer.index import ShardIndex
@@ -174,7 +175,7 @@ class Catalog:
         return {
             "shard": shard,
             "number": number,
-            "name": self.shards[shard].get_name(number),
+            "name": visible(self.shards[shard].get_name(number)),
             "severity": severity.value if severity else "",
         }
 

@@ -154,8 +154,12 @@ export function showViewer(element, ask) {
     else list = { ...list, position: list.start + index, is_match: true };
     showList();
     if (!isShown) return;
+    prefetch();
     const tags = new Set([...shown.querySelectorAll(".lines .tag")].map((tag) => tag.textContent));
-    say([title({ ...row, name: shown.querySelector(".name").textContent }), ...tags].join(", "));
+    say([shown.querySelector(".name").textContent || title(row), ...tags].join(", "));
+  }
+
+  function prefetch() {
     for (const next of [neighbour(1), neighbour(-1)]) if (next) load(next).catch(() => {}); // reported when it is shown
   }
 
@@ -248,7 +252,8 @@ export function showViewer(element, ask) {
       await show(current);
     }
     if (known.version !== before.version || known.records !== before.records) await refresh({ start: isShown ? list.start : undefined });
-    if (!known.complete) setTimeout(poll, POLL);
+    if (known.complete) prefetch();
+    else setTimeout(poll, POLL);
   }
 
   // Events
