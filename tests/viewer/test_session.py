@@ -200,6 +200,14 @@ def test_texts_of_records_are_not_markup(tmp_path: Path) -> None:
         assert evil not in html and html.count("&lt;script&gt;") >= 2
 
 
+def test_a_shard_that_was_removed(tmp_path: Path) -> None:
+    write(tmp_path, a=named(2), b=named(1))
+    with session_of(tmp_path) as session:
+        assert PICTURE in finish(session).record(0, 0)["html"]
+        (tmp_path / "b.tfrecord").unlink()
+        assert "cannot be read" in session.record(1, 0)["html"]
+
+
 def test_answers(tmp_path: Path) -> None:
     """Requests come from a page that may be of another version."""
     with session_of(write(tmp_path, a=named(2), b=named(1))) as session:

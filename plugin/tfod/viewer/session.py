@@ -182,7 +182,8 @@ class Session:
             raise TfodError(f"{known.shard.name}, record {number}: {reason}")
         offset, record = known.offsets[number], None
         if offset != UNREADABLE:
-            record = self._get_reader(shard).read(offset, number)
+            with suppress(OSError, TfodError):  # the shard was removed
+                record = self._get_reader(shard).read(offset, number)
         if number == count - 1 and shard + 1 < len(self._catalog.shards):
             self._reach(shard + 1, 0)
         return record
