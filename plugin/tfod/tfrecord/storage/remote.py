@@ -218,9 +218,6 @@ class RemoteStream(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         return int(self._file.seek(offset, whence))
 
-    def tell(self) -> int:
-        return int(self._file.tell())
-
     def close(self) -> None:
         if not self.closed and "_file" in vars(self):
             self._file.close()
