@@ -23,6 +23,7 @@ TESTS = (
     *("tfrecord/test_damage.py", "checker/test_batch.py", "checker/test_column_order.py"),
     *("checker/test_duplicates.py", "shards/test_describe.py", "shards/test_diff.py"),
     *("shards/test_fixes.py", "shards/test_joined_label_maps.py", "shards/test_repair_mutants.py"),
+    "viewer/test_session.py",
 )
 # They need programs, files of Linux, or lxml.
 OTHERS = "ghostscript or other_files or voc or cvat_xml"
