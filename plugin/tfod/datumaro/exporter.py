@@ -211,8 +211,10 @@ class ShardExporter(compat.Exporter):
             except compat.errors.DatumaroError:
                 raise  # raised by an error policy
             except (TfodError, OSError, ValueError, TypeError, ArithmeticError) as error:
-                reason = error if isinstance(error, TfodError) else _convert_error(item, error)
-                self._ctx.error_policy.report_item_error(reason, item_id=(item.id, item.subset))
+                if not isinstance(error, TfodError):
+                    reason = getattr(error, "strerror", None) or str(error)
+                    error = TfodError(f"item {excerpt(item.id)} cannot be written ({reason})")
+                self._ctx.error_policy.report_item_error(error, item_id=(item.id, item.subset))
                 continue
             for payload in payloads:
                 self._get_writer(item.subset).write(payload)
@@ -279,8 +281,3 @@ def _has_other_classes(path: str, text: str) -> bool:
             for lines in (file.read().splitlines(), text.splitlines())
         )
     return existing != new
-
-
-def _convert_error(item: Any, error: Exception) -> TfodError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return TfodError(f"item {excerpt(item.id)} cannot be written ({reason})")

@@ -256,7 +256,10 @@ class FormatWriter(abc.ABC):
     def _fit_mask(
         self, mask: Mask, detection: Detection, size: tuple[int, int]
     ) -> np.ndarray | None:
-        """Return a mask in the size of its image; None to leave it out. May raise TfodError."""
+        """Return a mask in the size of its image, by nearest neighbour; None to leave it out.
+
+        Raises TfodError for a mask that cannot be decoded.
+        """
         try:
             pixels = mask if isinstance(mask, np.ndarray) else decode_mask_png(mask)
         except ValueError as error:
@@ -268,7 +271,11 @@ class FormatWriter(abc.ABC):
         height, width = pixels.shape
         location = f"{detection.filename}: {width}x{height} in {size[1]}x{size[0]}"
         self.problems.add(_ODD_MASKS[policy], location)
-        return scale_mask(pixels, size) if policy is OddMasks.SCALE else None
+        if policy is not OddMasks.SCALE:
+            return None
+        sides = zip(size, pixels.shape, strict=True)
+        rows, columns = ((np.arange(new) + 0.5) * old / new for new, old in sides)
+        return np.asarray(pixels[rows.astype(np.intp)[:, None], columns.astype(np.intp)])
 
     def _make_image_names(self, images: Images, scope: str) -> list[str]:
         """Return a safe file name for each image, whose stem is unique in the scope."""
@@ -293,15 +300,16 @@ class FormatWriter(abc.ABC):
         return names
 
     def _count_losses(self, images: Images) -> None:
-        lost = Counter[str]()
+        lost, stores_all = Counter[str](), ATTRIBUTES in self.SUPPORTED
         pairs = zip(images.source_ids, images.filenames, strict=True)
         lost[SOURCE_ID] = sum(source_id not in (None, "", name) for source_id, name in pairs)
         for detection in () if images.is_plain else images.detections:
             lost["masks"] += sum(mask is not None for mask in get_masks(detection))
             if detection.keypoints is not None:
                 lost["keypoints"] += int((detection.keypoints.visibility > 0).any(axis=1).sum())
-            if ATTRIBUTES not in self.SUPPORTED:
-                lost.update(_count_values(detection))
+            for name, values in () if stores_all else detection.attributes.items():
+                default = _DEFAULTS.get(name)
+                lost[name] += sum(value is not None and value != default for value in values)
             labels = detection.image_labels
             lost["image classes"] += len(labels)
             lost["captions"] += len(detection.captions)
@@ -312,21 +320,6 @@ class FormatWriter(abc.ABC):
         for name in self.SUPPORTED:
             del lost[name]
         self.losses[UNSUPPORTED].update(lost)
-
-
-def scale_mask(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale a mask by nearest neighbour."""
-    sides = zip(size, pixels.shape, strict=True)
-    rows, columns = ((np.arange(new) + 0.5) * old / new for new, old in sides)
-    return np.asarray(pixels[rows.astype(np.intp)[:, None], columns.astype(np.intp)])
-
-
-def _count_values(detection: Detection) -> dict[str, int]:
-    """Return for each attribute the number of objects with a value other than the default."""
-    return {
-        name: sum(value is not None and value != _DEFAULTS.get(name) for value in values)
-        for name, values in detection.attributes.items()
-    }
 
 
 def _find_extension(images: Images, row: int) -> str:

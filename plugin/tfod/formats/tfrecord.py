@@ -30,10 +30,10 @@ from tfod.formats.reading.images_of_records import ImagesOfRecords
 from tfod.formats.reading.odd_boxes import fit_boxes
 from tfod.sources.label_map_search import LABEL_MAP_FILE
 from tfod.sources.layouts import OD_API, describe_missing_objects
-from tfod.sources.reading import ReadableShards, find_readable
+from tfod.sources.reading import find_readable
 from tfod.tfrecord.output import OutputFolder
 from tfod.tfrecord.reader import read_record_batches
-from tfod.tfrecord.shard_sets.search import ShardSet, describe_missing, find_subsets
+from tfod.tfrecord.shard_sets.search import describe_missing, find_subsets
 from tfod.tfrecord.shard_sets.shard_names import numbered_file_names, parse_shard_name, to_subset
 from tfod.tfrecord.writer import ShardLayout, ShardSetWriter
 
@@ -73,10 +73,17 @@ def read(source: str, options: Options) -> Dataset:
     def read_images() -> Iterator[Images]:
         problems.clear()  # a dataset without a label map is read twice
         for shard_set in sets:
-            for path, batch in _read_batches(shard_set, shards, options, problems, all_keys):
-                detections = _rotate_photos(batch, options, problems)
-                label_map = maps.get(files.get(path, ""))
-                yield Images.of(shard_set.subset, detections, label_map, classes)
+            images = ImagesOfRecords(shard_set, shards)
+            for path in shard_set.paths:
+                mapping, label_map = shards.field_mapping(path), maps.get(files.get(path, ""))
+                for records in read_record_batches(path):
+                    examples = ExampleBatch.of(records)
+                    all_keys.update(dict.fromkeys(examples.columns))
+                    batch = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
+                    joined = images.join(batch, problems) if mapping.image_id else batch
+                    fitted = fit_boxes(joined, path, options, problems)
+                    rotated = _rotate_photos(fitted, options, problems)
+                    yield Images.of(shard_set.subset, rotated, label_map, classes)
 
     def finish(images: int, objects: int) -> Sequence[str]:
         unexplained = classes.describe_unknown_ids()
@@ -90,25 +97,6 @@ def read(source: str, options: Options) -> Dataset:
 
     subsets = [shard_set.subset for shard_set in sets]
     return Dataset(classes, subsets, read_images, finish, sources=paths, counters=[problems])
-
-
-def _read_batches(
-    shard_set: ShardSet,
-    shards: ReadableShards,
-    options: Options,
-    problems: ConversionProblems,
-    all_keys: dict[str, None],
-) -> Iterator[tuple[str, Detections | list[Detection]]]:
-    """Yield the path of each shard with batches of its images; add their keys to ``all_keys``."""
-    images = ImagesOfRecords(shard_set, shards)
-    for path in shard_set.paths:
-        mapping = shards.field_mapping(path)
-        for records in read_record_batches(path):
-            examples = ExampleBatch.of(records)
-            all_keys |= dict.fromkeys(examples.columns)
-            batch = Detections(examples, mapping, in_pixels=options.boxes_in_pixels)
-            joined = images.join(batch, problems) if mapping.image_id else batch
-            yield path, fit_boxes(joined, path, options, problems)
 
 
 def _rotate_photos(

@@ -153,10 +153,15 @@ def find_readable(
             for file in dataset.label_maps.values() if label_map is not None else ():
                 if file.label_map is None:
                     raise LabelMapError(file.error)
-        sets = _sets_of(resolved)
+        paths_by_subset: dict[str, list[str]] = {}
+        for shard in resolved.shards:
+            paths_by_subset.setdefault(shard.subset, []).append(shard.path)
+        for subset_paths in paths_by_subset.values():
+            require_content(subset_paths)
         notes = [*resolved.notes]
         notes += (note for dataset in resolved.datasets for note in dataset.notes)
         notes += _ambiguous_label_maps(resolved)
+        sets = make_sets(paths_by_subset)
         return ReadableShards(sets, resolved.datasets, notes, field_mapping)
 
 
@@ -172,15 +177,6 @@ def _require_shards(archive: Zip) -> None:
         raise make_no_shards_error(archive.path, ShardsNotFoundError(message))
     for path in (*paths, *filter(may_be_label_map, content.rejected)):
         require_readable(content.entries[path], content, archive.name)
-
-
-def _sets_of(resolved: ResolvedSources) -> list[ShardSet]:
-    paths: dict[str, list[str]] = {}
-    for shard in resolved.shards:
-        paths.setdefault(shard.subset, []).append(shard.path)
-    for subset_paths in paths.values():
-        require_content(subset_paths)
-    return make_sets(paths)
 
 
 def _ambiguous_label_maps(resolved: ResolvedSources) -> list[str]:
