@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,12 +56,13 @@ def run_in_pyodide(browser_folder: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def run_in_both(
-    run_in_pyodide: RunInPyodide, tmp_path: Path
+    run_in_pyodide: RunInPyodide, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Iterator[tuple[Any, Any]]]:
     """Return a function that yields each line of JSON that code prints here and in Pyodide."""
 
     def run(code: str) -> Iterator[tuple[Any, Any]]:
-        here, there = (folder_to_run_in(tmp_path, name) for name in ("here", "there"))
+        parent = tmp_path_factory.mktemp("run")
+        here, there = (folder_to_run_in(parent, name) for name in ("here", "there"))
         done = run_python("-c", code, folder=here, PYTHONPATH=str(ROOT))
         done.succeeded()
         texts = done.out, run_in_pyodide(code, there)
@@ -115,19 +117,36 @@ def test_commands(run_in_both: Any, shared_mutants: Path) -> None:
     }
 
 
+LARGE = 3 << 30
+RECORD = frame(encode(image() | objects([[0.1, 0.1, 0.5, 0.5]], ["cat"], [(1 << 40) + 3])))
+
+
 def test_offsets_and_ids_of_more_than_32_bits(run_in_both: Any, tmp_path: Path) -> None:
-    """A damaged record of 3 GiB, which the file system does not store, is skipped."""
-    path, length = tmp_path / "a.tfrecord", 3 << 30
-    record = frame(encode(image() | objects([[0.1, 0.1, 0.5, 0.5]], ["cat"], [(1 << 40) + 3])))
+    """The file system does not store the bytes that a damaged record, or a zip, does not use."""
+    path, zipped = tmp_path / "a.tfrecord", tmp_path / "a.zip"
     with path.open("wb") as file:
-        file.write(encode_header(length))
-        file.seek(length + FOOTER_BYTES, 1)
-        file.write(record * 2 + b"the end")
-    checks = [("3 GiB", str(tmp_path), {}, [str(path)])]
-    (report,) = compare_reports(run_in_both, checks, tmp_path / "checks.json")
-    path.unlink()
+        file.write(encode_header(LARGE))
+        file.seek(LARGE + FOOTER_BYTES, 1)
+        file.write(RECORD * 2 + b"the end")
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("readme.txt", "")
+        archive.start_dir += LARGE
+        archive.writestr("a.tfrecord", RECORD * 3)
+    checks = [(path.name, str(tmp_path), {}, [str(path)]) for path in (path, zipped)]
+    report, of_zip = compare_reports(run_in_both, checks, tmp_path / "checks.json")
     offsets = {finding["record"]: finding["offset"] for finding in report["findings"]}
-    assert offsets[1] == length + FRAME_BYTES and offsets[2] == offsets[1] + len(record)
+    assert offsets[1] == LARGE + FRAME_BYTES and offsets[2] == offsets[1] + len(RECORD)
+    assert of_zip["counts"]["records"] == 3 and "ZIP012" not in of_zip["counts"]["by_code"]
+    reader = f"RecordReader(lambda: open_stream({str(path)!r}))"
+    code = f"""if True:
+        from tfod.tfrecord.random_access import RecordReader
+        from tfod.tfrecord.storage.open import open_stream
+        record = {reader}.read({offsets[2]})
+        print(record is not None and len(record.payload))
+    """
+    assert list(run_in_both(code)) == [(len(RECORD) - FRAME_BYTES,) * 2]
+    path.unlink()
+    zipped.unlink()
 
 
 def test_properties(run_in_pyodide: RunInPyodide, tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ read forward, and opened again for an offset before the current position.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +58,7 @@ class RecordReader:
         if self._stream is None or (offset < self._position and not self.is_seekable):
             self._open()
         if self.is_seekable:
-            self._seek(offset)
+            self._file.seek(offset)
         while self._position < offset and not self.is_seekable:
             if not self._read(min(offset - self._position, _STEP)):
                 return None
@@ -74,14 +72,6 @@ class RecordReader:
         self.is_seekable = is_plain and self._file.seekable()
         self._stream = self._file if self.is_seekable else peeked.plain()
         self._position = 0
-
-    def _seek(self, offset: int) -> None:
-        """Seek to an offset, in steps on a 32-bit platform, whose files take no larger offset."""
-        whence = os.SEEK_SET
-        while whence == os.SEEK_SET or offset:
-            step = min(offset, sys.maxsize)
-            self._file.seek(step, whence)
-            offset, whence = offset - step, os.SEEK_CUR
 
     def _read(self, count: int) -> bytes:
         """Read bytes; fewer at the end of the stream or before damage."""

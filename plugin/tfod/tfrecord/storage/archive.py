@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 import errno
 import functools
-import io
 import itertools
 import os
 import re
@@ -25,6 +24,7 @@ from tfod.errors import ShardError
 from tfod.tfrecord.compression import HEAD_BYTES
 from tfod.tfrecord.damage import detect_file_type
 from tfod.tfrecord.framing import HEADER_BYTES, is_record_header
+from tfod.tfrecord.storage.local import LocalFile
 from tfod.tfrecord.storage.urls import is_zip
 from tfod.tfrecord.storage.zip_entry import (
     LOCAL_BYTES,
@@ -174,7 +174,7 @@ class _TooLargeError(Exception):
     """The directory is too large to load."""
 
 
-class _Source(io.FileIO):
+class _Source(LocalFile):
     """An archive that rejects a directory above the limits, before ``zipfile`` loads it."""
 
     def __init__(self, path: str, limits: ZipLimits) -> None:
@@ -194,7 +194,7 @@ class _Source(io.FileIO):
 
 
 def _describe_file(archive: str, error: Exception) -> str:
-    with open(archive, "rb") as file:
+    with LocalFile(archive) as file:
         head = file.read(HEAD_BYTES)
         size = file.seek(0, os.SEEK_END)
     if not size:
@@ -211,7 +211,7 @@ def _describe_file(archive: str, error: Exception) -> str:
 
 def _has_end_record(archive: str) -> bool:
     # Unlike zipfile.is_zipfile of Python 3.14, this accepts a damaged directory.
-    with open(archive, "rb") as file:
+    with LocalFile(archive) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_END_BYTES))
         return _END in file.read()
 

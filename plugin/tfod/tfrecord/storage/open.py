@@ -9,6 +9,7 @@ from io import FileIO
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfod.errors import ShardError
+from tfod.tfrecord.storage.local import LocalFile
 from tfod.tfrecord.storage.urls import is_url
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def open_stream(path: str, *, read_ahead: bool = True) -> ShardStream:
         from tfod.tfrecord.storage.remote import RemoteStream  # only needed for URLs
 
         return RemoteStream(path, read_ahead=read_ahead)
-    return open(path, "rb", buffering=0)
+    return LocalFile(path)
 
 
 @contextlib.contextmanager

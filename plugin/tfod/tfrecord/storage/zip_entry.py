@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 from tfod.errors import ShardError
+from tfod.tfrecord.storage.local import LocalFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -150,7 +151,7 @@ class _EntryStream(io.RawIOBase):
 
     def __init__(self, entry: ZipEntry) -> None:
         self._entry = entry
-        self._file = open(entry.archive, "rb", buffering=0)
+        self._file = LocalFile(entry.archive)
         self._data: zipfile.ZipExtFile | None = None
         self._count = self._crc = 0
 
