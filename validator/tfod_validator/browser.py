@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from markupsafe import Markup
 from tfod.checker.reporters.html import AFTER_HEAD, find_body
 from tfod.errors import TfodError
 from tfod.sources.label_map_search import may_be_label_map
-from tfod.tfrecord.storage.urls import is_zip
 from tfod.viewer.session import Session
 
 from tfod_validator.offers import LABELS
@@ -111,10 +109,6 @@ class Checker:
         names = _list_files()
         if self._session is not None:
             self._session.close()
-        for name in names:
-            if os.path.getsize(name) > sys.maxsize and is_zip(name):
-                advice = f"unpack it and drop the folder, or run tfod check {name} on your computer"
-                raise TfodError(f"{name} has more than 2 GB, too much for a browser; {advice}")
         sources, options = prepare_check(names, self._choices, _LIMITS)
         session = self._session = Session(sources, options)
         progress(0, 0)
