@@ -19,6 +19,11 @@ OpenPage = Callable[..., Any]
 """The fixture ``open_page``."""
 
 
+def launch(chromium: Any, *arguments: str) -> Any:
+    """Start a browser with additional arguments."""
+    return chromium.launch(executable_path=_CHROMIUM, args=[*_ARGUMENTS, *arguments])
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """Debian's Chromium, driven by Playwright."""
@@ -28,7 +33,7 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=_CHROMIUM, args=_ARGUMENTS)
+        browser = launch(driver.chromium)
         yield browser
         browser.close()
 

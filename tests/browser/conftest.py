@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from tests.browser.pyodide import ROOT, find_pyodide, locked
+from tests.chromium import OpenPage
 from tests.commands import Result, require, run_python
+
+Open = Callable[..., Any]
+"""The fixture ``open_ready``."""
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +63,34 @@ def browser_folder(pyodide: Path, tmp_path_factory: pytest.TempPathFactory) -> P
             require("rustc for WebAssembly", "libstd-rust-dev-wasm32" not in done.err)
             done.succeeded()
     return output
+
+
+@pytest.fixture(scope="module")
+def host(browser_folder: Path) -> Iterator[str]:
+    """The address of the page on a static host."""
+    with static_host(browser_folder) as url:
+        yield url
+
+
+@pytest.fixture
+def open_ready(host: str, open_page: OpenPage) -> Open:
+    """Open the page and wait until it is ready. After that, it has no network."""
+
+    def open_ready(address: str = "", **options: Any) -> Any:
+        page = open_page(**options)
+        page.goto(host + address)
+        page.get_by_text("Ready. Your files stay").wait_for()
+        page.context.set_offline(True)
+        return page
+
+    return open_ready
+
+
+def drop(page: Any, *paths: Path) -> None:
+    """Drop files and folders of the disk, as from a file manager."""
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": list(map(str, paths)), "dragOperationsMask": 1}
+    for event in ("dragEnter", "dragOver", "drop"):
+        parameters = {"type": event, "x": 300, "y": 300, "data": data}
+        session.send("Input.dispatchDragEvent", parameters)
+    page.get_by_text(paths[-1].name).first.wait_for()

@@ -48,13 +48,20 @@ export class Checker {
 
   restart() {
     this.worker.terminate();
+    this.#end({ text: "stopped" });
     this.#start();
   }
 
-  // Stops the check, usually between two batches of records.
-  async stop() {
-    const timer = setTimeout(() => this.restart(), MILLISECONDS_TO_STOP);
-    await this.call("stop");
-    clearTimeout(timer);
+  // Stops the check, usually between two batches of records. `ready` waits for this.
+  stop() {
+    const stopped = this.call("stop").then(() => true);
+    const timeout = new Promise((resolve) => {
+      setTimeout(resolve, MILLISECONDS_TO_STOP);
+    });
+    this.ready = Promise.race([stopped, timeout]).then((isStopped) => {
+      if (isStopped) return undefined;
+      this.restart();
+      return this.ready;
+    });
   }
 }

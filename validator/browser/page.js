@@ -134,6 +134,7 @@ async function start(doing, before, call) {
   try {
     await checker.ready;
     if (run !== current) return;
+    current.hasBegun = true;
     find("doing").textContent = doing;
     live.textContent = "The check has started";
     const outcome = await call();
@@ -172,8 +173,8 @@ function explain({ isMemory, text }) {
 }
 
 function stop() {
+  if (run.hasBegun) checker.stop();
   run = null;
-  checker.stop();
   show("start");
   live.textContent = "The check was stopped";
 }
@@ -233,7 +234,7 @@ function watch(ready) {
       find("status").textContent = "";
       run = null;
       show("start");
-      say(`The check could not be loaded: ${text}. Reload the page.`);
+      say(`The check could not be loaded: ${text.replace(/\.$/, "")}. Reload the page.`);
     },
   );
 }

@@ -12,10 +12,10 @@ let checker;
 const methods = {
   // Loads everything, so that no request is needed later.
   async load() {
-    const listed = await (await get("packages.json")).json();
+    const listed = await (await fetch(FOLDER + "packages.json")).json();
     const [loaded, ...wheels] = await Promise.all([
       loadPyodide({ indexURL: FOLDER + "pyodide/", packages: listed.packages }),
-      ...listed.wheels.map(async (name) => (await get(name)).arrayBuffer()),
+      ...listed.wheels.map(async (name) => (await fetch(FOLDER + name)).arrayBuffer()),
     ]);
     python = loaded;
     const extractDir = python.runPython("import site; site.getsitepackages()[0]");
@@ -47,11 +47,19 @@ const methods = {
   },
 };
 
-async function get(name) {
-  const response = await fetch(FOLDER + name);
-  if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
-  return response;
-}
+// Pyodide waits forever for some of its files if they cannot be loaded.
+const request = fetch;
+self.fetch = async (address, ...options) => {
+  const name = String(address).replace(FOLDER, "");
+  try {
+    const response = await request(address, ...options);
+    if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+    return response;
+  } catch (error) {
+    postMessage({ end: { text: `${name}: ${error.message}` } });
+    throw error;
+  }
+};
 
 // Files are not copied: WORKERFS reads the parts that are needed.
 function mount(folder, files) {
