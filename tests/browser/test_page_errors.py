@@ -90,25 +90,6 @@ def test_a_file_that_changes(open_ready: Open, tmp_path: Path) -> None:
     check_example(page)
 
 
-def test_files_beyond_2_gib(open_ready: Open, tmp_path: Path) -> None:
-    """A 32-bit Python cannot read a zip there, but a record."""
-    page, large, offset, payload = open_ready(), tmp_path / "large.zip", 2200 << 20, record()
-    with large.open("wb") as file:  # sparse
-        file.seek(offset)
-        file.write(shard(payload))
-    drop(page, large)
-    press(page, "Check")
-    assert "large.zip has more than 2 GB" in wait_for_problem(page)
-    (worker,) = page.workers
-    size = worker.evaluate(
-        "offset => python.runPython(`"
-        "from tfod.tfrecord.random_access import RecordReader\n"
-        "RecordReader(lambda: open('/files/large.zip', 'rb', 0)).read(${offset}).length`)",
-        offset,
-    )
-    assert size == len(payload)
-
-
 def test_too_little_memory(host: str, chromium: Any, tmp_path: Path) -> None:
     """The page starts Python again, since its memory may be full."""
     browser = launch(chromium.browser_type, "--js-flags=--wasm-max-mem-pages=3000")
