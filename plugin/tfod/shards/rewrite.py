@@ -129,20 +129,14 @@ def number_source_ids(
 ) -> dict[int, dict[str, bytes]]:
     """Return features that replace invalid source ids, by row; skips rows that are not Examples."""
     columns = DetectionColumns(examples)
-    return {
-        row: _number_source_id(columns, row, numbers)
-        for row, source_id in enumerate(columns.source_ids)
-        if not numbers.keeps(source_id) and row not in examples.unreadable
-    }
-
-
-def _number_source_id(
-    columns: DetectionColumns, row: int, numbers: SourceIdNumbers
-) -> dict[str, bytes]:
-    features = {keys.SOURCE_ID: bytes_feature([numbers.next().encode()])}
-    if former := former_source_id(columns.source_ids[row], columns.filenames[row]):
-        column = columns.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES)
-        extra = "".join(columns.texts_in(column, row)).encode()
-        if attributes := add_image_attributes(extra, former):
-            features[keys.EXTRA_ATTRIBUTES] = bytes_feature([attributes])
-    return features
+    changes: dict[int, dict[str, bytes]] = {}
+    for row, source_id in enumerate(columns.source_ids):
+        if numbers.keeps(source_id) or row in examples.unreadable:
+            continue
+        changes[row] = {keys.SOURCE_ID: bytes_feature([numbers.next().encode()])}
+        if former := former_source_id(source_id, columns.filenames[row]):
+            column = columns.column(keys.EXTRA_ATTRIBUTES, Kind.BYTES)
+            extra = "".join(columns.texts_in(column, row)).encode()
+            if attributes := add_image_attributes(extra, former):
+                changes[row][keys.EXTRA_ATTRIBUTES] = bytes_feature([attributes])
+    return changes
