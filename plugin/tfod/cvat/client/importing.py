@@ -7,7 +7,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import IO
 
 from tfod.checker.finding import plural
 from tfod.checker.references.cvat_task import Task
@@ -137,54 +136,41 @@ def check_zip(options: ImportOptions, task: Task) -> Report:
 def _prepare_annotations(
     live: LiveTask, options: ImportOptions, path: str, tell: Print, warn: Print
 ) -> None:
+    """Write the frames that have records, and tell about the records of other targets."""
     changes = Changes(live.annotations, options.append)
-    builder = ShapeBuilder(live.labels)
+    builder, matcher, skipped = ShapeBuilder(live.labels), Matcher(live.task, ()), 0
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(CVAT_FILE, "w", force_zip64=True) as stream,
     ):
         stream.write(format_head(str(live.target), {}).encode())
-        skipped = _convert(live, options, stream, builder, changes)
+        for pair in match_frames(options.path, live.task, live.target, options.label_map):
+            if pair is None:
+                skipped += 1
+                continue
+            record, frame = pair
+            assert frame.number is not None  # of a live task
+            if not matcher.is_reached_by_cvat(frame):
+                raise TfodError(
+                    f"{record.location}: another frame of the task differs from "
+                    f"{excerpt(frame.name)} only in its extension, which CVAT's XML import cannot "
+                    "distinguish; upload the zip in CVAT as TFRecord 1.0, or remove the record"
+                )
+            detection = record.detection
+            height, width = frame.height or detection.height, frame.width or detection.width
+            if not height or not width:
+                raise TfodError(f"{record.location}: neither the record nor its frame has a size")
+            shapes, tags = builder.make_shapes(record, (height, width)), builder.make_tags(record)
+            changes.compare(frame.number, [*shapes, *tags])
+            number = live.first + frame.number * live.step
+            attributes = {"id": number, "name": frame.name}
+            stream.write(format_image(attributes, (height, width), shapes, tags).encode())
         stream.write(END.encode())
     tell(changes.text())
     if skipped:
         warn(f"{plural(skipped, 'image')} skipped: no frame of {live.target} matches")
     for sentence in builder.losses.sentences():
         warn(f"not imported: {sentence}")
-
-
-def _convert(
-    live: LiveTask,
-    options: ImportOptions,
-    stream: IO[bytes],
-    builder: ShapeBuilder,
-    changes: Changes,
-) -> int:
-    """Write the frames that have records; return the number of records of other targets."""
-    skipped = 0
-    matcher = Matcher(live.task, ())
-    for pair in match_frames(options.path, live.task, live.target, options.label_map):
-        if pair is None:
-            skipped += 1
-            continue
-        record, frame = pair
-        assert frame.number is not None  # of a live task
-        if not matcher.is_reached_by_cvat(frame):
-            raise TfodError(
-                f"{record.location}: another frame of the task differs from {excerpt(frame.name)} "
-                "only in its extension, which CVAT's XML import cannot distinguish; upload the zip "
-                "in CVAT as TFRecord 1.0, or remove the record"
-            )
-        detection = record.detection
-        height, width = frame.height or detection.height, frame.width or detection.width
-        if not height or not width:
-            raise TfodError(f"{record.location}: neither the record nor its frame has a size")
-        shapes, tags = builder.make_shapes(record, (height, width)), builder.make_tags(record)
-        changes.compare(frame.number, [*shapes, *tags])
-        number = live.first + frame.number * live.step
-        attributes = {"id": number, "name": frame.name}
-        stream.write(format_image(attributes, (height, width), shapes, tags).encode())
-    return skipped
 
 
 def _prepare_dataset(
