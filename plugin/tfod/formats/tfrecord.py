@@ -45,12 +45,9 @@ _CONTEXT = 12  # characters to show before and after invalid text
 def read(source: str, options: Options) -> Dataset:
     """Read shards with the keys of the OD API or of another layout.
 
-    A label map in the options replaces those next to the shards.
-
-    Raises:
-        ShardsNotFoundError: there are no shards.
-        LabelMapError: a label map cannot be read.
-        TfodError: an option does not apply to shards, or the subset or layout is unknown.
+    A label map in the options replaces those next to the shards. Raises TfodError if an option does
+    not apply to shards, or the subset or layout is unknown, and the errors of
+    :func:`~tfod.sources.reading.find_readable`.
     """
     if options.ignore_difficult:
         raise TfodError(f"{source}: --ignore-difficult only applies to Pascal VOC; remove it")

@@ -36,11 +36,8 @@ class UnpackedZip(NamedTuple):
 def unpack(archive: str) -> Iterator[UnpackedZip]:
     """Unpack the files of a zip, except for hidden ones, until the context ends.
 
-    Errors that are raised in the context name the zip and its entries.
-
-    Raises:
-        ShardError: the zip or an entry is damaged, or an entry must not be read.
-        TfodError: the files cannot be written.
+    Errors that are raised in the context name the zip and its entries. Raises ShardError if the zip
+    or an entry is damaged or must not be read, and TfodError if the files cannot be written.
     """
     content = read_valid_zip(archive)
     entries = [entry for entry in content.entries.values() if not is_hidden(entry.inside)]

@@ -95,15 +95,14 @@ class SourceClasses:
     ) -> SourceClasses:
         """Choose the label map: the requested one, the one in the folder, or a new one.
 
+        A file that is not a label map raises LabelMapError.
+
         Args:
             options: options of the conversion, which may request a label map.
             folder: folder of the source. Its label map is used if it has every class.
             class_names: function that returns all class names, in the order of a new label map.
             origin: source of the names, for messages.
             shipped: name of a shipped label map to use if it has every class.
-
-        Raises:
-            LabelMapError: a file is not a label map.
         """
         if (requested := options.label_map) is not None:
             label_map, notes = load_label_map(requested)
