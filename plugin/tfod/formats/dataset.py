@@ -18,7 +18,6 @@ from tfod.detection.losses import Loss, LossCounter
 from tfod.errors import TfodError, excerpt
 from tfod.example.wire import Kind
 from tfod.formats.numbers import multiply_as_typed
-from tfod.formats.options import ConversionProblems
 
 _T = TypeVar("_T")
 DEFAULT_SUBSET = "default"
@@ -47,7 +46,7 @@ class Dataset:
     finish: Callable[[int, int], Sequence[str]]
     sources: Sequence[str] = ()
     source_ids: Sequence[str] = ()
-    counters: Sequence[ConversionProblems | LossCounter] = ()
+    counters: Sequence[LossCounter] = ()
     restore_paths: Callable[[str], str] = str
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfod.detection.box_geometry import LOOKS_LIKE_PIXELS
 from tfod.detection.features.field_mapping import FieldMapping
-from tfod.detection.losses import Loss
+from tfod.detection.losses import LossCounter
 from tfod.errors import TfodError, excerpt
 from tfod.formats.target_map import TargetMap
 
@@ -125,7 +125,7 @@ class Refusal(NamedTuple):
     fix: str
 
 
-class ConversionProblems:
+class ConversionProblems(LossCounter):
     """Counts the problems of a conversion, including all data that is left out.
 
     Attributes:
@@ -135,16 +135,19 @@ class ConversionProblems:
     """
 
     def __init__(self, options: Options | None = None) -> None:
+        super().__init__()
         is_compared = options is not None and options.odd_boxes is OddBoxes.KEEP
         self._consequence = "not compared" if is_compared else "nothing is written"
         self.clear()
 
     def clear(self) -> None:
         """Forget all problems, because the dataset is read again."""
+        super().clear()
+        self._first.clear()
         self.annotated = 0
         self.boxes = self.normalized = self.in_pixels = 0
-        self._counts = Counter[str | Refusal]()
-        self._locations = defaultdict[str | Refusal, list[str]](list)
+        self._refusals = Counter[Refusal]()
+        self._locations = defaultdict[Refusal, list[str]](list)
 
     def add(self, problem: str | Refusal, location: str) -> None:
         """Count a problem.
@@ -153,7 +156,10 @@ class ConversionProblems:
             problem: plural without a number, such as "objects without <bndbox>, left out".
             location: file and, if known, line.
         """
-        self._counts[problem] += 1
+        if isinstance(problem, str):
+            self.note(problem, location)
+            return
+        self._refusals[problem] += 1
         if len(self._locations[problem]) < _MAX_LOCATIONS:
             self._locations[problem].append(location)
 
@@ -190,31 +196,17 @@ class ConversionProblems:
                 "pixels; normalize them with --boxes pixels"
             )
         refused = []
-        for refusal, count in self._counts.items():
-            if isinstance(refusal, Refusal):
-                locations = self._locations[refusal]
-                more = f"; {count - len(locations)} more" if count > len(locations) else ""
-                listed = "; ".join(locations) + more
-                refused.append(f"{refusal.problem}: {count} ({listed}); {refusal.fix}")
+        for refusal, count in self._refusals.items():
+            locations = self._locations[refusal]
+            more = f"; {count - len(locations)} more" if count > len(locations) else ""
+            listed = "; ".join(locations) + more
+            refused.append(f"{refusal.problem}: {count} ({listed}); {refusal.fix}")
         if refused:
             raise TfodError(f"{self._consequence}: " + ". ".join(refused))
         reason = ""
         if self.annotated and not objects:
             reason = f"all {self.annotated} annotated objects were left out"
         elif not images:
-            reason = "no image remains" if self._counts else "the annotations contain no image"
+            reason = "no image remains" if self else "the annotations contain no image"
         if reason:
             raise TfodError("; ".join([f"{self._consequence}: {reason}", *self.sentences()]))
-
-    def losses(self) -> list[Loss]:
-        """Return the counts of the problems, except for refusals."""
-        counts = self._counts.items()
-        return [Loss("", problem, count) for problem, count in counts if isinstance(problem, str)]
-
-    def sentences(self) -> list[str]:
-        """Return a sentence for each problem that was counted, in order of occurrence."""
-        return [
-            f"{problem}: {count} (the first: {self._locations[problem][0]})"
-            for problem, count in self._counts.items()
-            if isinstance(problem, str)
-        ]

@@ -312,7 +312,7 @@ class DatasetBuilder:
                 while batch := list(itertools.islice(built, _BATCH_SIZE)):
                     yield Images.of(subset, batch, label_map, classes)
 
-        counters: list[ConversionProblems | LossCounter] = [self.problems, *losses]
+        counters: list[LossCounter] = [self.problems, *losses]
 
         def finish(images: int, objects: int) -> Sequence[str]:
             self.problems.raise_refusals(images, objects)
