@@ -267,6 +267,17 @@ def test_files_with_unknown_names_are_shards_by_their_content(tmp_path: Path) ->
     assert looks_like_shard(str(tmp_path / "broken.record"))
 
 
+def test_a_broken_link_is_a_shard_that_cannot_be_read(tmp_path: Path, run: Run) -> None:
+    """As of files that are not fetched: they are reported, and not missing silently."""
+    write_records(tmp_path, "train", [RECORD])
+    (tmp_path / "val.tfrecord").symlink_to(tmp_path / "nowhere")
+    assert [shards.subset for shards in find_shards(tmp_path)] == ["train", "val"]
+    checked = run("check", str(tmp_path))
+    assert checked.code == 1
+    assert "TFR013" in checked.out
+    assert "val.tfrecord" in checked.out
+
+
 @pytest.mark.parametrize(
     ("source", "what"),
     [("", "no shard in this folder"), ("nope", "no such file"), ("*.record", "matches")],
