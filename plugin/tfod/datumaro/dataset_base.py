@@ -31,6 +31,7 @@ from tfod.example.example import Example
 from tfod.example.example_batch import ExampleBatch
 from tfod.formats.options import ConversionProblems
 from tfod.formats.reading.files import ImageFiles, locate_shard_images
+from tfod.formats.reading.images_of_records import OTHER_IMAGES
 from tfod.sources.reading import ReadableShards, find_readable
 from tfod.tfrecord.image_names import IdMaker, safe_relative_path, split_extension
 from tfod.tfrecord.reader import read_record_batches
@@ -46,10 +47,6 @@ _REPEATING = frozenset(("depth", "channels", "format", "colorspace", "size", "on
 _TEXT_ID_MISMATCHES = "objects whose class text and class id disagree; the text was used"
 _UNKNOWN_TEXTS = "classes added that are not in the label map"
 _UNKNOWN_IDS = "class ids that are not in the label map, used as class names"
-_OTHER_IMAGES = (
-    "records whose image differs from that of an earlier record with the same image id; the "
-    "earlier image was used"
-)
 _NO_IMAGES = (
     "records whose encoded image is neither a JPEG, PNG, GIF, BMP, TIFF or WebP image nor pixels "
     "of the record's size; the annotations were imported, but exports and transforms that use the "
@@ -230,7 +227,7 @@ class TfDetectionApiBase(compat.DatasetBase):
         size = find_record_size(detections, row, on_disk)
         image_key = shard.subset, image_id
         item, first_length = self._images.get(image_key, (None, length))
-        self._losses[_OTHER_IMAGES][""] += first_length != length
+        self._losses[OTHER_IMAGES][""] += first_length != length
         if item is None:
             item_id, _ = shard.ids.make(path, "" if path else _make_name(detections, row))
             records = detections.examples.records

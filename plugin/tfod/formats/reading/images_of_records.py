@@ -19,8 +19,8 @@ from tfod.tfrecord.reader import read_record_batches
 from tfod.tfrecord.shard_sets.search import ShardSet
 
 OTHER_IMAGES = (
-    "records whose image differs from an earlier record with the same image id; the earlier image "
-    "was used"
+    "records whose image differs from that of an earlier record with the same image id; the "
+    "earlier image was used"
 )
 
 
