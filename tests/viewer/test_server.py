@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,8 +26,9 @@ from tests.mutants.sound import LABEL_MAP, other, record, shard, with_boxes
 def served(source: Path, *options: str) -> Iterator[str]:
     """Run the command until the end of the context, and yield its address."""
     command = [sys.executable, "-m", "tfod", "show", "--serve", str(source), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout is not None and process.stderr is not None
         try:
             match = re.search(r"http://127\.0\.0\.1:\d+/\S+", process.stdout.readline())
             assert match
@@ -34,7 +36,7 @@ def served(source: Path, *options: str) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(TIMEOUT) == 0
-            assert process.stdout.read() == ""
+            assert (process.stdout.read(), process.stderr.read()) == ("", "")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_answers_are_json(url: str) -> None:
     for method, arguments in (("record", {"number": 3}), ("select", {"start": "x"})):
         refused = ask(url, method, **arguments)
         assert refused.status_code == 400 and refused.json()["error"]
-    for query in ("%", "[1]", "3", "{"):
+    for query in ("%", "[1]", "3", "{", "[" * 9999):
         assert get(f"{url}overview?{query}").status_code == 400
 
 
@@ -91,13 +93,27 @@ def test_requests_without_the_token_or_for_another_host_are_refused(url: str) ->
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}"):
         assert get(url, Host=host).status_code == 403
     assert get(url.replace("127.0.0.1", "localhost")).status_code == 200
-    for path in ("../server.py", "x", "page/viewer.js", "close"):
+    for path in ("../server.py", "x", "page/viewer.js", "close", "viewer.html"):
         assert get(url + quote(path, safe="")).status_code == 404
     for method in ("POST", "PUT", "OPTIONS", "HEAD"):
         assert requests.request(method, url, timeout=TIMEOUT).status_code == 501
-    with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 403 ")
+    for target in (b"/", b"http://[/", url.encode()):
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
+            connection.sendall(b"GET %b HTTP/1.1\r\n\r\n" % target)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 403 ")
+
+
+def test_a_browser_that_closes_its_connections_is_not_an_error(source: Path) -> None:
+    """The command prints nothing."""
+    with served(source) as url:
+        _, _, host, token, _ = url.split("/")
+        request = f"GET /{token}/viewer.js HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        for sent in (request[:9], request, 20 * request):
+            with socket.create_connection(("127.0.0.1", int(host[10:])), TIMEOUT) as connection:
+                connection.sendall(sent)
+                # Closes the connection by a reset.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert ask(url, "overview").ok
 
 
 def test_headers(url: str) -> None:

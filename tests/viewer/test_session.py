@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tfod.checker.check import Options, check
@@ -240,3 +240,19 @@ def test_a_check_that_cannot_run(tmp_path: Path) -> None:
             finish(session)
         overview = session.overview()
         assert overview["complete"] and "DeepLab" in overview["problem"]
+
+
+def test_an_unexpected_end_of_the_check(tmp_path: Path) -> None:
+    """The page is told, instead of waiting forever."""
+
+    class Runner:
+        def examine(self, *_: object) -> NoReturn:
+            raise MemoryError
+
+    write(tmp_path, a=named(1))
+    with session_of(tmp_path, runner=Runner()) as session:
+        with pytest.raises(MemoryError):
+            finish(session)
+        overview = session.overview()
+        assert (overview["complete"], overview["problem"]) == (True, "MemoryError")
+        assert session.record()["name"] == "0.jpg"

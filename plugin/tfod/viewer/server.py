@@ -10,6 +10,7 @@ import hmac
 import html
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from socketserver import ThreadingTCPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tfod.checker.reporters.escaping import visible
 from tfod.checker.reporters.html import report_css
@@ -74,7 +75,7 @@ def serve(
 
 
 def _check(session: Session, stopping: threading.Event) -> None:
-    with suppress(TfodError):  # the page shows it
+    with suppress(TfodError, OSError):  # the page shows it
         for _ in session.steps():
             if stopping.is_set():
                 return
@@ -83,6 +84,12 @@ def _check(session: Session, stopping: threading.Event) -> None:
 class _Server(ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print errors, except for connections that the browser has closed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -96,22 +103,22 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        address = urlsplit(self.path)
-        token, _, name = address.path.removeprefix("/").partition("/")
+        path, _, query = self.path.partition("?")
+        token, _, name = path.removeprefix("/").partition("/")
         port = self.connection.getsockname()[1]
         is_local = self.headers.get("Host") in (f"{_HOST}:{port}", f"localhost:{port}")
         if not is_local or not hmac.compare_digest(token.encode(), self._token.encode()):
             self.send_error(HTTPStatus.FORBIDDEN)
         elif name in METHODS:
-            self._answer(name, unquote(address.query))
+            self._answer(name, unquote(query))
         elif name == "report.css":
             self._send("text/css", report_css())
-        elif (name or "viewer.html") in _PAGES:
-            text = files("tfod.viewer").joinpath(f"page/{name or 'viewer.html'}").read_text("utf-8")
+        elif not name or name in _FILES:
+            text = files("tfod.viewer").joinpath(f"page/{name or _PAGE}").read_text("utf-8")
             if not name:
-                text = text.replace("{title}", html.escape(visible(self._title)))
                 text = text.replace("{version}", __version__)
-            self._send(_TYPES[(name or "html").rpartition(".")[2]], text)
+                text = text.replace("{title}", html.escape(visible(self._title)))
+            self._send(_TYPES[(name or _PAGE).rpartition(".")[2]], text)
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
@@ -119,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         status = HTTPStatus.OK
         try:
             answer = self._session.answer(method, dict(json.loads(query or "{}")))
-        except (TfodError, ValueError, TypeError) as error:
+        except (TfodError, ValueError, TypeError, RecursionError) as error:
             status, answer = HTTPStatus.BAD_REQUEST, {"error": visible(str(error))}
         self._send("application/json", json.dumps(answer), status)
 
@@ -142,8 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        with suppress(OSError):  # the browser has gone
-            self.wfile.write(data)
+        self.wfile.write(data)
 
     def version_string(self) -> str:
         return "tfod"
@@ -152,4 +158,5 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: the address contains the token."""
 
 
-_PAGES = ("viewer.html", "viewer.js", "viewer.css", "serve.js")
+_PAGE = "viewer.html"
+_FILES = ("viewer.js", "viewer.css", "serve.js")

@@ -81,8 +81,8 @@ class Session:
                         self._catalog.finish(end.value)
                         self.report = end.value
                     return
-                except (TfodError, OSError) as error:
-                    self.problem = str(error)
+                except Exception as error:  # otherwise the page would wait forever
+                    self.problem = str(error) or type(error).__name__
                     raise
                 with self._lock:
                     self._read += step.read
