@@ -139,10 +139,12 @@ def test_annotations_are_converted(open_ready: Open, tmp_path: Path) -> None:
 def test_all_records_can_be_viewed(open_ready: Open) -> None:
     """A link opens a record when the files were chosen; findings filter the records."""
     page = open_ready("#record=4&rule=BOX006")
+    assert "this link" in page.locator("#status").inner_text()
     drop(page, EXAMPLES / "shapes_broken.zip")
     assert check(page) == "6 errors in 6 of 12 images"
     viewer = page.locator("#viewer")
     viewer.get_by_role("heading", name="Record 4").wait_for()
+    assert viewer.evaluate("viewer => viewer.getBoundingClientRect().top < innerHeight")
     viewer.get_by_text("1 of 1", exact=True).wait_for()
     assert "BOX006" in viewer.locator("figure").inner_text()
     assert viewer.locator("svg.image image").count() == 1
@@ -157,7 +159,7 @@ def test_all_records_can_be_viewed(open_ready: Open) -> None:
     viewer.locator("[name=class]").select_option("triangle")
     viewer.get_by_text("of 3", exact=False).first.wait_for()
     press(page, "Check other files")
-    assert viewer.locator("figure").count() == 0
+    assert viewer.locator("figure").count() == 0 and "#" not in page.url
 
 
 def test_only_the_keyboard(open_ready: Open) -> None:

@@ -36,6 +36,11 @@ function say(text) {
   if (text) alerts[view].scrollIntoView({ block: "nearest" });
 }
 
+// Whether the address is that of a record, from a link or since the user looked at it.
+function isLinked() {
+  return location.hash.includes("record=");
+}
+
 // Files
 
 function setItems(changed) {
@@ -181,6 +186,7 @@ function stop() {
 
 function startOver() {
   show("start");
+  history.replaceState(null, "", location.pathname + location.search);
   setItems([]);
   find("file").focus();
 }
@@ -218,8 +224,9 @@ function showReport({ main, title, texts, zip }) {
   if (!find("report").querySelector("[href='#viewer']")) closeViewer(); // there are no records
   document.title = title;
   live.textContent = title;
-  find("main").focus({ preventScroll: true });
-  scrollTo(0, 0);
+  if (!find("viewer").contains(document.activeElement)) find("main").focus({ preventScroll: true });
+  if (isLinked()) find("viewer").scrollIntoView();
+  else scrollTo(0, 0);
 }
 
 // The start
@@ -228,7 +235,8 @@ function watch(ready) {
   find("status").textContent = "Loading the check …";
   ready.then(
     () => {
-      find("status").textContent = "Ready. Your files stay on this computer.";
+      const more = isLinked() ? " Choose the files that this link is about, and check them." : "";
+      find("status").textContent = `Ready. Your files stay on this computer.${more}`;
     },
     ({ text }) => {
       find("status").textContent = "";

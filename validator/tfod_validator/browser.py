@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
+from tfod.checker.finding import size
 from tfod.checker.reporters.html import AFTER_HEAD, find_body
 from tfod.errors import TfodError
 from tfod.sources.label_map_search import may_be_label_map
@@ -38,6 +38,8 @@ from tfod_validator.validation import (
 Progress = Callable[[int, int], object]
 """A function that is called with the numbers of bytes and records that were read."""
 _SECONDS_BETWEEN_PAUSES = 0.05
+_MAX_COPIED_BYTES = 2_000_000_000
+"""WebAssembly has 32 bits, and the copy is in memory."""
 _LIMITS = Limits()
 
 
@@ -52,7 +54,7 @@ class Checker:
     def __init__(self) -> None:
         self._session: Session | None = None
         self._choices = Choices()
-        self._folder = ""
+        self._copy: TemporaryDirectory[str] | None = None
 
     def prepare(self) -> None:
         """Make the first check faster while the user chooses files."""
@@ -60,7 +62,8 @@ class Checker:
 
     async def check(self, folder: str, choices: str, progress: Progress) -> str:
         """Check the files and folders in a folder; ``choices`` has members of Choices, as JSON."""
-        self._choices, self._folder = Choices(**json.loads(choices)), folder
+        self._choices = Choices(**json.loads(choices))
+        self._use(folder)
         try:
             return json.dumps(await self._check({}, progress))
         except TfodError as error:
@@ -69,28 +72,30 @@ class Checker:
     async def change(self, action: str, odd_boxes: str, progress: Progress) -> str:
         """Repair or convert a copy of the files that were checked last, and check the copy."""
         verb = "converted" if action == "convert" else "repaired"
-        os.chdir(self._folder)
         files = _list_files()
+        total = sum(path.stat().st_size for path in Path().rglob("*") if path.is_file())
+        if total > _MAX_COPIED_BYTES:
+            limit = f"{size(total)}, and a browser can copy at most {size(_MAX_COPIED_BYTES)}"
+            problem = f"The files have {limit}. Run tfod {action} on your computer instead."
+            return json.dumps({"problem": problem})
         name = f"{Path(files[0]).stem.removesuffix(f'_{verb}')}_{verb}.zip"
         choices = replace(self._choices, odd_boxes=odd_boxes or None)
-        target = Path(tempfile.mkdtemp())
+        copy = TemporaryDirectory()
         try:
-            with tempfile.TemporaryDirectory() as scratch:
+            with TemporaryDirectory() as scratch:
                 folder = Path(scratch, verb)
                 if action == "convert":
                     copied = {"conversion": convert_copy(files, folder, choices, _LIMITS)}
                 else:
                     copied = {"repair": repair_copy(files, folder, choices, _LIMITS, os.curdir)}
-                pack(folder, target / name)
-            self._folder = str(target)
+                pack(folder, Path(copy.name, name))
+            self._use(copy.name, copy)
             return json.dumps(await self._check(copied, progress))
         except TfodError as error:
-            shutil.rmtree(target)
+            is_sentence = isinstance(error, CopyError)
             text = str(error).replace("--odd-boxes ", "")
-            is_whole = isinstance(error, CopyError)
-            return json.dumps(
-                {"problem": text if is_whole else f"The files cannot be {verb}: {text}"}
-            )
+            problem = text if is_sentence else f"The files cannot be {verb}: {text}"
+            return json.dumps({"problem": problem})
 
     def ask(self, method: str, arguments: str) -> str:
         """Answer a request of the viewer, as JSON; ``problem`` is set if it is invalid."""
@@ -104,8 +109,14 @@ class Checker:
         """Stop the check at its next pause."""
         self._session = None
 
+    def _use(self, folder: str, copy: TemporaryDirectory[str] | None = None) -> None:
+        """Work in another folder, and delete the copy that was in use."""
+        os.chdir(folder)  # reports contain file names without a path
+        if self._copy is not None:
+            self._copy.cleanup()
+        self._copy = copy
+
     async def _check(self, copied: dict[str, Any], progress: Progress) -> dict[str, Any]:
-        os.chdir(self._folder)  # reports contain file names without a path
         names = _list_files()
         if self._session is not None:
             self._session.close()
