@@ -86,6 +86,35 @@ def test_the_report_is_that_of_the_command(
     assert [url for url in requests if not url.startswith("blob:")] == []
 
 
+def test_a_folder_and_options_are_chosen(
+    open_ready: Open, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CORPUS / "drawn-rectangles", "set/nested")
+    Path("labels.json").write_text('[{"name": "rectangle", "attributes": []}]')
+    page = open_ready()
+    page.locator("#folder").set_input_files("set")
+    assert "folder with 4 files" in page.get_by_role("list", name="Chosen files").inner_text()
+    page.get_by_text("Options").click()
+    page.get_by_label("Layout of the records").select_option("tf_detection_api")
+    page.get_by_label("Labels of the CVAT task").set_input_files("labels.json")
+    page.get_by_label("Decode all images").check()
+    check(page, "For CVAT")
+    options = (
+        "--for",
+        "cvat",
+        "--profile",
+        "tf_detection_api",
+        "--decode",
+        "all",
+        "--format",
+        "json",
+    )
+    expected = run("check", "set", *options, "--cvat-labels", "labels.json").out
+    assert without_time(download(page, "JSON")[1]) == without_time(expected)
+    assert json.loads(expected)["counts"]["by_code"]
+
+
 def test_repair_download_and_check_again(open_ready: Open, tmp_path: Path) -> None:
     page, files = open_ready(), zipfile.ZipFile(EXAMPLES / "shapes_good.zip")
     contents = {name: files.read(name) for name in files.namelist()}
