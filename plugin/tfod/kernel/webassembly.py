@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 _PAGE_BYTES = 1 << 16
+_ERRORS = (JsException, SystemError)  # Pyodide 0.27 rarely loses an error of JavaScript
 
 
 def load(path: str) -> WebAssemblyLibrary:
     """Load a module; raise ImportError if JavaScript rejects it."""
     try:
         return WebAssemblyLibrary(WebAssembly.Module.new(to_js(Path(path).read_bytes())))
-    except JsException as error:
+    except _ERRORS as error:
         raise ImportError(f"it cannot be loaded: {error}") from None
 
 
@@ -51,7 +52,7 @@ class WebAssemblyLibrary:
                 self._view(argument, address).assign(_as_bytes(argument))
         try:
             result: int = getattr(self._exports, name)(*words)
-        except JsException:
+        except _ERRORS:
             self._start()  # a trap may leave its memory in disorder
             return None
         for output, address in zip(outputs, addresses[len(arguments) :], strict=False):
@@ -66,7 +67,7 @@ class WebAssemblyLibrary:
             pages = -(-max(size, 2 * self._area_bytes) // _PAGE_BYTES)
             try:
                 self._area = self._exports.memory.grow(pages) * _PAGE_BYTES
-            except JsException:
+            except _ERRORS:
                 raise MemoryError(f"a batch of records needs {size} bytes more") from None
             self._area_bytes = pages * _PAGE_BYTES
         return self._area
