@@ -133,6 +133,60 @@ def test_stop_and_files_during_a_check(open_ready: Open, tmp_path: Path) -> None
     check_example(page)
 
 
+def test_the_next_check_after_a_stop_has_a_viewer(open_ready: Open, tmp_path: Path) -> None:
+    """Late messages of the stopped check do not open it. The address is not that of old files."""
+    page, target = open_ready(), tmp_path / "many.tfrecord"
+    target.write_bytes(shard(*[record(filename=f"{number}.jpg") for number in range(50)]) * 400)
+    drop(page, target)
+    press(page, "Check")
+    for _ in range(4):
+        page.locator("#viewer .viewer").wait_for()
+        page.evaluate("document.getElementById('stop').click()")
+        page.evaluate("document.getElementById('send').click()")
+    page.locator("#viewer figure").wait_for()
+    page.locator("#viewer").get_by_role("button", name="Next").click()
+    page.wait_for_url("**/#record=1")
+    press(page, "Stop")
+    press(page, "Remove many.tfrecord")
+    assert "#" not in page.url
+    check_example(page)
+    page.locator("#viewer").get_by_role("heading", name="Record 0").wait_for()
+
+
+def test_a_viewer_whose_worker_fails(host: str, chromium: Any) -> None:
+    page = chromium.new_page()
+    page.goto(host)
+    page.get_by_text(READY).wait_for()
+    check_example(page)
+    page.locator("#viewer figure").wait_for()
+    page.workers[0].evaluate("() => { checker = null; }")
+    page.locator("#viewer [name=record]").fill("7")
+    page.keyboard.press("Enter")
+    assert "Internal error: " in wait_for_problem(page)
+    page.close()
+
+
+def test_labels_that_cannot_be_read(open_ready: Open, tmp_path: Path) -> None:
+    page, labels = open_ready(), tmp_path / "labels.json"
+    labels.write_text("{")
+    drop(page, EXAMPLES / "shapes_good.zip")
+    page.locator("#cvat_labels").set_input_files(labels)
+    press(page, "Check")
+    assert wait_for_problem(page).startswith("The check could not run: labels.json is not")
+
+
+def test_files_with_the_same_name(open_ready: Open, tmp_path: Path) -> None:
+    """Only the last one is checked, so only this one is listed."""
+    page, files = open_ready(), [tmp_path / "a" / "x.tfrecord", tmp_path / "b" / "x.tfrecord"]
+    for count, file in enumerate(files, 1):
+        file.parent.mkdir()
+        file.write_bytes(shard(*[record(filename=f"{number}.jpg") for number in range(count)]))
+    page.locator("#file").set_input_files(files)
+    assert page.locator("#chosen li").count() == 1
+    press(page, "Check")
+    assert "2 images" in page.locator(".verdict").inner_text()
+
+
 def test_a_worker_that_does_not_stop(host: str, open_page: OpenPage) -> None:
     page = open_page()
     page.goto(host)

@@ -152,6 +152,12 @@ def test_links(url: str, open_page: OpenPage) -> None:
     page = open_page()
     page.goto(f"{url}#record=77")
     assert "record 77" in page.get_by_role("alert").inner_text()
+    page = open_page()
+    page.goto(f"{url}#record=1e99")
+    assert image(page) == "0.jpg"
+    page.locator("[name=record]").fill("1e99")
+    page.keyboard.press("Enter")  # refused by the browser
+    assert image(page) == "0.jpg"
 
 
 def test_findings_are_marked_as_they_arrive(url: str, open_page: OpenPage) -> None:
@@ -198,5 +204,9 @@ def test_damaged_shards_and_the_end_of_the_command(chromium: Any) -> None:
         assert "cannot be read" in page.locator(".shown").inner_text()
     page.locator("[name=record]").fill("3")
     page.keyboard.press("Enter")
+    page.get_by_text("tfod show has ended").wait_for()
+    page.locator("[name=record]").fill("")
+    page.evaluate("document.querySelector('.viewer .problem').textContent = ''")
+    page.locator(".index [name=rule]").select_option("any")
     page.get_by_text("tfod show has ended").wait_for()
     page.close()

@@ -17,6 +17,7 @@ let view = "start";
 let total = 0;
 let run = null; // the current check, repair or conversion
 let viewer = null; // the element of the current viewer
+let isViewed = false; // whether the address may be that of a record of these items
 let urls = [];
 
 function show(name) {
@@ -45,6 +46,8 @@ function isLinked() {
 
 function setItems(changed) {
   items = changed;
+  if (isViewed) history.replaceState(null, "", location.pathname + location.search);
+  isViewed = false;
   showItems(find("chosen"), items, setItems, find("file"));
   say("");
 }
@@ -160,7 +163,7 @@ async function start(doing, before, call) {
 }
 
 function showProgress({ bytes, records }) {
-  if (!run) return;
+  if (!run?.hasBegun) return; // of a check that was stopped
   if (!viewer) openViewer();
   const done = Math.min(bytes, total); // unpacked, these can be more
   find("done-words").textContent = describeProgress(done, total, records);
@@ -186,7 +189,6 @@ function stop() {
 
 function startOver() {
   show("start");
-  history.replaceState(null, "", location.pathname + location.search);
   setItems([]);
   find("file").focus();
 }
@@ -196,10 +198,12 @@ function startOver() {
 function openViewer() {
   const element = document.createElement("div");
   viewer = element;
+  isViewed = true;
   find("viewer").replaceChildren(element);
   showViewer(element, async (name, values) => {
     if (viewer !== element) return new Promise(() => {}); // it was closed
-    const answer = await checker.call("ask", { name, values });
+    const failed = (error) => ({ problem: explain(error) });
+    const answer = await checker.call("ask", { name, values }).catch(failed);
     if (answer.problem) throw new Error(answer.problem);
     return answer;
   });

@@ -67,7 +67,11 @@ class Checker:
         try:
             return json.dumps(await self._check({}, progress))
         except TfodError as error:
-            return json.dumps({"problem": f"The check could not run: {error}"})
+            text = str(error)
+            if self._choices.cvat_labels:  # without the path, which the user does not know
+                path = Path(self._choices.cvat_labels)
+                text = text.replace(str(path), path.name)
+            return json.dumps({"problem": f"The check could not run: {text}"})
 
     async def change(self, action: str, odd_boxes: str, progress: Progress) -> str:
         """Repair or convert a copy of the files that were checked last, and check the copy."""

@@ -14,9 +14,8 @@ export function countBytes(items) {
 
 // Adds items. Those with the same names are replaced.
 export function addItems(items, added) {
-  const isReplaced = (item) => added.some((other) => other.name === item.name);
   live.textContent = `${added.length === 1 ? added[0].name : `${added.length} files`} added`;
-  return [...items.filter((item) => !isReplaced(item)), ...added];
+  return [...new Map([...items, ...added].map((item) => [item.name, item])).values()];
 }
 
 // Shows items; change is called with those that remain after one was removed.

@@ -11,7 +11,7 @@ const MARKUP = `
     <span class="moves"><button type="button" data-move="-1"><span aria-hidden="true">← </span>Previous</button>
     <button type="button" data-move="1">Next<span aria-hidden="true"> →</span></button></span>
     <form><label class="shard" hidden>Shard <select name="shard"></select></label>
-    <label>Record <input name="record" type="number" min="0" required></label> <button>Show</button></form>
+    <label>Record <input name="record" type="number" min="0" max="${Number.MAX_SAFE_INTEGER}" required></label> <button>Show</button></form>
   </div>
   <p class="problem" role="alert"></p>
   <div class="shown" aria-busy="true"><p class="rest">Reading the first record</p></div>
@@ -54,6 +54,10 @@ export function showViewer(element, ask) {
     find("[role=status]").textContent = text;
   }
 
+  function report(error) {
+    find(".problem").textContent = error.message;
+  }
+
   // The address
 
   function format(row) {
@@ -69,7 +73,7 @@ export function showViewer(element, ask) {
     for (const name of Object.keys(FILTERS)) if (values.get(name)) filters[name] = values.get(name);
     const number = Number(values.get("record") ?? NaN);
     const shard = Math.max(0, names.indexOf(values.get("shard")));
-    if (Number.isInteger(number) && number >= 0) current = { shard, number };
+    if (Number.isSafeInteger(number) && number >= 0) current = { shard, number };
     return values.has("record");
   }
 
@@ -103,7 +107,7 @@ export function showViewer(element, ask) {
       if (mine !== request) return;
       isShown = false;
       shown.replaceChildren();
-      find(".problem").textContent = error.message;
+      report(error);
     }
     shown.setAttribute("aria-busy", "false");
     form.record.value = row.number;
@@ -116,12 +120,15 @@ export function showViewer(element, ask) {
 
   // One after the other, so that no answer for other filters comes late.
   function refresh(part) {
-    const next = listed.then(async () => {
-      list = await ask("select", { ...choices(), ...current, count: PART, ...part });
-      showList();
+    listed = listed.then(async () => {
+      try {
+        list = await ask("select", { ...choices(), ...current, count: PART, ...part });
+        showList();
+      } catch (error) {
+        report(error);
+      }
     });
-    listed = next.catch(() => {});
-    return next;
+    return listed;
   }
 
   // The position of the record before or after the shown one, which may not match the filters.
@@ -296,5 +303,5 @@ export function showViewer(element, ask) {
     if (!hasRecord && Object.keys(filters).length && list.rows[0]) await go(list.rows[0]);
   }
 
-  start();
+  start().catch(report);
 }
