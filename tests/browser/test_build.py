@@ -37,6 +37,9 @@ def url(pyodide: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     with tarfile.open(root / "release.tar.bz2", "w:bz2", compresslevel=1) as archive:
         for name in (*PINS["core"], *(PACKAGES[name]["file_name"] for name in ("numpy", "pillow"))):
             archive.add(pyodide / name, f"pyodide/{name}")
+        link = tarfile.TarInfo("pyodide/pyodide.js")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)  # ignored
     with static_host(root) as address:
         yield address
 
@@ -91,7 +94,8 @@ def test_a_build_from_a_url_gives_the_same_files(
 ) -> None:
     output = tmp_path / "browser"
     output.mkdir()
-    (output / "old.js").touch()
+    for name in ("old.js", "packages.json"):
+        (output / name).touch()
     build_page(output, f"{url}folder/").succeeded()
     assert files_of(output) == files_of(browser_folder)
     assert [*tmp_path.iterdir()] == [output]
@@ -120,13 +124,13 @@ def test_another_hash_stops_the_build(pyodide: Path, tmp_path: Path) -> None:
     (source / LARGE).write_bytes(b"another one")
     output = tmp_path / "browser"
     output.mkdir()
-    (output / "index.html").write_text("of an earlier build")
+    (output / "packages.json").write_text("of an earlier build")
     done = build_page(output, source)
     assert done.code == 1 and done.err.count("\n") == 1
     found = hashlib.sha256(b"another one").hexdigest()
     for fact in (LARGE, found, PINS["core"][LARGE], "0.27.7", "make browser-pin"):
         assert fact in done.err
-    assert files_of(output) == {"index.html": b"of an earlier build"}
+    assert files_of(output) == {"packages.json": b"of an earlier build"}
     assert {path.name for path in tmp_path.iterdir()} == {"source", "browser"}
 
 
@@ -170,6 +174,16 @@ def test_packages_that_cannot_be_downloaded(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(BrowserBuildError, match=r"pip download failed: .*jinja2"):
         download_wheels(tmp_path, without=["protobuf"])
+
+
+def test_folders_that_are_not_of_a_build_stay(pyodide: Path, tmp_path: Path) -> None:
+    target = tmp_path / "thesis.txt"
+    target.write_text("all of it")
+    for output in (tmp_path, target, target / "browser"):
+        done = build_page(output, pyodide)
+        assert done.code == 1 and done.err.count("\n") == 1
+        assert str(output) in done.err or str(target) in done.err
+    assert files_of(tmp_path) == {"thesis.txt": b"all of it"}
 
 
 def test_without_rust_for_webassembly(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ _SOURCES = (Path(__file__).parent, _SERVICE / "static", _ROOT / "plugin/tfod/vie
 """The folders with scripts and style sheets."""
 _REFERENCES = re.compile(r"""(?:src=|href=|from |import )["'](?:\./)?([\w.-]+\.\w+)["']""")
 """Files of a page or script, whose addresses are relative."""
+_LIST = "packages.json"
 _ENDPOINTS = {"pages.report_style": "report.css", "pages.index": "./"}
 
 
@@ -45,6 +46,8 @@ def build(output: Path, source: str, pins: dict[str, Any]) -> None:
     Raises:
         BrowserBuildError, KernelBuildError: the text says what to do.
     """
+    if output.exists() and any(output.iterdir()) and not (output / _LIST).exists():
+        raise BrowserBuildError(f"{output} has other files; name a new folder")
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as name:
         folder = Path(name, "page")
@@ -63,7 +66,7 @@ def build(output: Path, source: str, pins: dict[str, Any]) -> None:
             "packages": packages,
             "wheels": sorted(f"wheels/{path.name}" for path in wheels.iterdir()),
         }
-        (folder / "packages.json").write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
+        (folder / _LIST).write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
         (folder / "report.css").write_text(report_css(), "utf-8")
         (folder / "index.html").write_text(_render(), "utf-8")
         for start in ("index.html", "worker.js"):
@@ -110,7 +113,7 @@ def main() -> int:
             write_pins(arguments.pin, arguments.pyodide)
         else:
             build(arguments.output.absolute(), arguments.pyodide, read_pins())
-    except (BrowserBuildError, KernelBuildError) as error:
+    except (BrowserBuildError, KernelBuildError, OSError) as error:
         print(f"make browser: {error}", file=sys.stderr)
         return 1
     return 0

@@ -141,7 +141,7 @@ def _read_files(source: str, names: Collection[str]) -> dict[str, bytes]:
         if source.endswith(".tar.bz2") and names:
             with _open(source) as file, tarfile.open(fileobj=file, mode="r|bz2") as archive:
                 for member in archive:
-                    content = archive.extractfile(member)
+                    content = archive.extractfile(member) if member.isfile() else None
                     if content and (name := Path(member.name).name) in names:
                         files[name] = content.read()
         else:
