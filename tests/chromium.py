@@ -59,7 +59,7 @@ def open_page(chromium: Any) -> Iterator[OpenPage]:
     yield make
     for context in contexts:
         context.close()
-    assert troubles == []
+    assert troubles == [], troubles
 
 
 def assert_accessible(page: Any, skipped: str = "#none") -> None:

@@ -165,6 +165,33 @@ def test_annotations_are_converted(open_ready: Open, tmp_path: Path) -> None:
     assert "label_map.pbtxt" in zipfile.ZipFile(tmp_path / name).namelist()
 
 
+def test_a_conversion_that_needs_a_decision(open_ready: Open, tmp_path: Path) -> None:
+    """The refusal is shown above the report, whose form then has the decision."""
+    page, folder = open_ready(), tmp_path / "coco"
+    shutil.copytree(EXAMPLES / "shapes_coco", folder)
+    annotations = folder / "annotations" / "instances_train.json"
+    document = json.loads(annotations.read_text())
+    document["annotations"][0]["bbox"] = [-50, 10, 100, 20]
+    annotations.write_text(json.dumps(document))
+    drop(page, Path(shutil.make_archive(str(tmp_path / "a"), "zip", folder)))
+    check(page)
+    press(page, "Convert this and check it")
+    problem = page.get_by_role("alert").filter(has_text="The files cannot be converted")
+    problem.wait_for()
+    page.get_by_label("Boxes that are inverted").select_option("clip")
+    press(page, "Convert this and check it")
+    page.get_by_role("heading", name="Converted from COCO").wait_for()
+    assert verdict_on(page) == "Valid: 12 images, 35 boxes"
+    assert not problem.is_visible()
+
+
+def test_the_example(open_ready: Open) -> None:
+    page = open_ready()
+    press(page, "a broken zip")
+    assert verdict_on(page) == "6 errors in 6 of 12 images"
+    assert page.title() == "Invalid: shapes_broken.zip · tfod"
+
+
 def test_all_records_can_be_viewed(open_ready: Open) -> None:
     """A link opens a record when the files were chosen; findings filter the records."""
     page = open_ready("#record=4&rule=BOX006")

@@ -11,12 +11,13 @@ const live = find("live");
 const announce = makeAnnouncer(live, "checked");
 const views = { start: find("start"), run: find("run"), result: find("result") };
 const alerts = { start: find("problem"), run: find("busy"), result: find("failed") };
-const title = document.title;
+const titles = { start: document.title, run: "Checking · tfod" };
+// From a link, or since the user looked at the records.
+const isLinked = () => location.hash.includes("record=");
 let items = [];
 let view = "start";
 let total = 0;
 let run = null; // the current check, repair or conversion
-let viewer = null; // the element of the current viewer
 let isViewed = false; // whether the address may be that of a record of these items
 let urls = [];
 
@@ -28,18 +29,13 @@ function show(name) {
   Object.values(alerts).forEach((element) => {
     element.textContent = "";
   });
-  document.title = title;
-  if (name === "start") closeViewer();
+  document.title = titles[name];
+  if (name === "start") find("viewer").replaceChildren();
 }
 
 function say(text) {
   alerts[view].textContent = text;
   if (text) alerts[view].scrollIntoView({ block: "nearest" });
-}
-
-// Whether the address is that of a record, from a link or since the user looked at it.
-function isLinked() {
-  return location.hash.includes("record=");
 }
 
 // Files
@@ -65,20 +61,18 @@ function add(added) {
 
 async function drop(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  const read = async (entry) => ({ name: entry.name, files: await readFiles(entry) });
   try {
-    add(await Promise.all(entries.map(readItem)));
+    add(await Promise.all(entries.map(read)));
   } catch (error) {
     say(`The browser could not read what you dropped (${error.message}). Choose it with a button.`);
   }
 }
 
-async function readItem(entry) {
-  return { name: entry.name, files: await readFiles(entry, entry.name) };
-}
-
-async function readFiles(entry, path) {
+async function readFiles(entry) {
   if (entry.isFile) {
-    return [{ path, file: await new Promise((resolve, reject) => entry.file(resolve, reject)) }];
+    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+    return [{ path: entry.fullPath.slice(1), file }];
   }
   const reader = entry.createReader();
   const files = [];
@@ -86,8 +80,7 @@ async function readFiles(entry, path) {
     // It returns a hundred entries at a time.
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (!entries.length) return files;
-    const parts = entries.map((child) => readFiles(child, `${path}/${child.name}`));
-    files.push(...(await Promise.all(parts)).flat());
+    files.push(...(await Promise.all(entries.map(readFiles))).flat());
   }
 }
 
@@ -100,6 +93,12 @@ function choose({ target }) {
     const inside = files.map((file) => ({ path: file.webkitRelativePath, file }));
     add([{ name: inside[0].path.split("/", 1)[0], files: inside }]);
   }
+}
+
+async function tryExample({ target }) {
+  if (!target.value) return;
+  setItems([toItem(await checker.call("example", { name: target.value }))]);
+  form.requestSubmit();
 }
 
 // The check
@@ -131,7 +130,7 @@ function change(event) {
 async function start(doing, before, call) {
   const current = {};
   run = current;
-  closeViewer();
+  find("viewer").replaceChildren();
   show("run");
   find("title").textContent = items.map((item) => item.name).join(", ");
   find("doing").textContent = "Loading the check";
@@ -164,7 +163,7 @@ async function start(doing, before, call) {
 
 function showProgress({ bytes, records }) {
   if (!run?.hasBegun) return; // of a check that was stopped
-  if (!viewer) openViewer();
+  if (!find("viewer").firstChild) openViewer();
   const done = Math.min(bytes, total); // unpacked, these can be more
   find("done-words").textContent = describeProgress(done, total, records);
   if (total) {
@@ -197,11 +196,10 @@ function startOver() {
 
 function openViewer() {
   const element = document.createElement("div");
-  viewer = element;
   isViewed = true;
   find("viewer").replaceChildren(element);
   showViewer(element, async (name, values) => {
-    if (viewer !== element) return new Promise(() => {}); // it was closed
+    if (!element.isConnected) return new Promise(() => {}); // it was closed
     const failed = (error) => ({ problem: explain(error) });
     const answer = await checker.call("ask", { name, values }).catch(failed);
     if (answer.problem) throw new Error(answer.problem);
@@ -209,14 +207,10 @@ function openViewer() {
   });
 }
 
-function closeViewer() {
-  viewer = null;
-  find("viewer").replaceChildren();
-}
-
 // The report
 
 function showReport({ main, title, texts, zip }) {
+  titles.result = title;
   show("result");
   urls.forEach((url) => URL.revokeObjectURL(url));
   find("report").innerHTML = main;
@@ -225,8 +219,8 @@ function showReport({ main, title, texts, zip }) {
     link.href = URL.createObjectURL(new Blob([files[link.dataset.file]]));
     return link.href;
   });
-  if (!find("report").querySelector("[href='#viewer']")) closeViewer(); // there are no records
-  document.title = title;
+  const hasRecords = find("report").querySelector("[href='#viewer']");
+  if (!hasRecords) find("viewer").replaceChildren();
   live.textContent = title;
   if (!find("viewer").contains(document.activeElement)) find("main").focus({ preventScroll: true });
   if (isLinked()) find("viewer").scrollIntoView();
@@ -241,6 +235,7 @@ function watch(ready) {
     () => {
       const more = isLinked() ? " Choose the files that this link is about, and check them." : "";
       find("status").textContent = `Ready. Your files stay on this computer.${more}`;
+      find("try").hidden = false;
     },
     ({ text }) => {
       find("status").textContent = "";
@@ -263,6 +258,7 @@ if (!window.WebAssembly || !window.Worker) {
 onDrop(form.querySelector(".drop"), drop);
 find("file").addEventListener("change", choose);
 find("folder").addEventListener("change", choose);
+find("try").addEventListener("click", tryExample);
 form.addEventListener("submit", check);
 find("options").addEventListener("toggle", showChoice);
 find("stop").addEventListener("click", stop);

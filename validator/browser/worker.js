@@ -38,12 +38,12 @@ const methods = {
     return finish(await checker.change(action, oddBoxes, progress));
   },
 
-  async ask({ name, values }) {
-    return JSON.parse(checker.ask(name, JSON.stringify(values)));
-  },
+  ask: ({ name, values }) => JSON.parse(checker.ask(name, JSON.stringify(values))),
+  stop: () => checker.stop(),
 
-  async stop() {
-    checker.stop();
+  example({ name }) {
+    const path = checker.find_example(name);
+    return new File([python.FS.readFile(path)], path.split("/").pop());
   },
 };
 

@@ -24,6 +24,7 @@ from tfod.viewer.session import Session
 from tfod_validator.offers import LABELS
 from tfod_validator.templating import prepare
 from tfod_validator.validation import (
+    EXAMPLES,
     Choices,
     CopyError,
     Limits,
@@ -53,12 +54,17 @@ class Checker:
 
     def __init__(self) -> None:
         self._session: Session | None = None
+        self._running: Session | None = None
         self._choices = Choices()
         self._copy: TemporaryDirectory[str] | None = None
 
     def prepare(self) -> None:
         """Make the first check faster while the user chooses files."""
         check_examples()
+
+    def find_example(self, name: str) -> str:
+        """Return the path of an example, ``good`` or ``broken``."""
+        return str(EXAMPLES[name])
 
     async def check(self, folder: str, choices: str, progress: Progress) -> str:
         """Check the files and folders in a folder; ``choices`` has members of Choices, as JSON."""
@@ -111,7 +117,7 @@ class Checker:
 
     def stop(self) -> None:
         """Stop the check at its next pause."""
-        self._session = None
+        self._running = None
 
     def _use(self, folder: str, copy: TemporaryDirectory[str] | None = None) -> None:
         """Work in another folder, and delete the copy that was in use."""
@@ -125,7 +131,7 @@ class Checker:
         if self._session is not None:
             self._session.close()
         sources, options = prepare_check(names, self._choices, _LIMITS)
-        session = self._session = Session(sources, options)
+        session = self._session = self._running = Session(sources, options)
         progress(0, 0)
         paused = 0.0
         for done, records in session.steps():
@@ -133,7 +139,7 @@ class Checker:
                 progress(done, records)
                 await asyncio.sleep(0)  # for requests of the viewer
                 paused = time.monotonic()
-                if self._session is not session:
+                if self._running is not session:
                     return {}
         report = session.report
         assert report is not None
