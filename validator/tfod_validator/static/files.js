@@ -39,9 +39,10 @@ function makeLine(item) {
   name.textContent = item.name;
   const length = document.createElement("span");
   length.className = "rest";
+  const count = item.files.length;
+  const files = `${count.toLocaleString("en")} ${count === 1 ? "file" : "files"}`;
   const isFolder = item.files[0]?.path !== item.name;
-  const count = isFolder ? `folder with ${item.files.length.toLocaleString("en")} files, ` : "";
-  length.textContent = count + size(countBytes([item]));
+  length.textContent = (isFolder ? `folder with ${files}, ` : "") + size(countBytes([item]));
   const remove = document.createElement("button");
   remove.type = "button";
   remove.className = "plain";
