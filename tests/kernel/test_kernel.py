@@ -69,6 +69,8 @@ def test_webassembly_that_fails(tmp_path: Path) -> None:
     from tfod.kernel.webassembly import load
 
     assert LIBRARY("tfod_write", 0xFFFFFF00, outputs=(np.zeros(8, np.uint8),)) is None
+    with pytest.raises(MemoryError):
+        LIBRARY("tfod_write", 0xFFFFFF00, outputs=(np.zeros(1 << 28, np.uint8),))
     assert len(same_walk(frame(b"a")).starts) == 1
     (tmp_path / "not.wasm").write_bytes(b"\0asm?")
     with pytest.raises(ImportError, match="it cannot be loaded: "):

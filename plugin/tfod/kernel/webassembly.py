@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _PAGE_BYTES = 1 << 16
+_FULL_BYTES = 1 << 28
 _ERRORS = (JsException, SystemError)  # Pyodide 0.27 rarely loses an error of JavaScript
 
 
@@ -53,7 +54,10 @@ class WebAssemblyLibrary:
         try:
             result: int = getattr(self._exports, name)(*words)
         except _ERRORS:
+            is_full = self._exports.memory.buffer.byteLength > _FULL_BYTES
             self._start()  # a trap may leave its memory in disorder
+            if is_full:  # a trap is also the end of an allocation that fails
+                raise MemoryError("a batch of records is too large") from None
             return None
         for output, address in zip(outputs, addresses[len(arguments) :], strict=False):
             if output.nbytes:
