@@ -141,6 +141,13 @@ def test_the_class_is_part_of_the_address(source: Path) -> None:
         assert url.endswith("/#class=traffic+light+%26+co")
 
 
+def test_the_name_of_the_source_is_not_markup(source: Path, tmp_path: Path) -> None:
+    named = tmp_path / "<i>{version}.tfrecord"
+    named.write_bytes(source.read_bytes())
+    with served(named) as url:
+        assert get(url).text.count("&lt;i&gt;{version}.tfrecord") == 2
+
+
 @pytest.mark.parametrize(
     ("options", "output"),
     [

@@ -84,6 +84,7 @@ def test_filters_and_positions(tmp_path: Path) -> None:
         assert part["is_match"] and len(part["rows"]) == 15
         assert part["rows"][10]["name"] == "0.jpg"
         assert part["rows"][-1]["severity"] == "error"
+        assert numbers(session, start=59, count=3) == [(0, 59), (1, 0), (1, 1)]
         part = session.select(class_name="dog", shard=0, number=4)
         assert (part["position"], part["is_match"]) == (1, False)
         assert session.select(class_name="dog", shard=1, number=2)["position"] == 3
@@ -113,6 +114,27 @@ def test_findings_arrive_and_the_report_completes_them(tmp_path: Path) -> None:
         assert not re.findall('(?:href|src|id)="(?!data:)', card["html"])  # links of a report
 
 
+def test_the_most_severe_rules_come_first_and_fixes_name_the_cause(tmp_path: Path) -> None:
+    swapped = [with_boxes([(0.7, 0.2, 0.2, 0.7)])] * 4
+    wrong = with_boxes([BOX], ["cat"], [2])
+    with session_of(write(tmp_path, a=[*swapped, wrong, other()])) as session:
+        finish(session)
+        rules = [(x["code"], x["severity"]) for x in session.overview()["rules"]]
+        errors = [code for code, severity in rules if severity == "error"]
+        assert "LAB006" in errors and errors == sorted(errors)
+        assert [code for code, _ in rules[: len(errors)]] == errors
+        assert {"IMG010"} < {code for code, _ in rules[len(errors) :]}
+        assert "See BOX013" in session.record(number=0)["html"]
+
+
+def test_the_end_of_a_check_changes_the_version(tmp_path: Path) -> None:
+    """The page reads the cards again, whose fixes may be different."""
+    with session_of(write(tmp_path, a=named(1))) as session:
+        version = session.overview()["version"]
+        assert finish(session).overview()["version"] > version
+        assert session.overview()["rules"] == []
+
+
 def test_only_the_first_findings_are_listed(tmp_path: Path) -> None:
     with session_of(write(tmp_path, a=[with_boxes([OUTSIDE])] * 5), max_findings=3) as session:
         finish(session)
@@ -127,8 +149,9 @@ def test_records_are_reached_before_the_check_reads_them(tmp_path: Path) -> None
     with session_of(tmp_path) as session:
         assert PICTURE in session.record(0, 0)["html"]
         assert session.select()["total"] == 2  # the next one is known
-        assert session.record(1, 4)["name"] == "4.jpg"
         assert session.record(0, 8)["name"] == "8.jpg"
+        assert session.select()["total"] == 10  # and the first one of the next shard
+        assert session.record(1, 4)["name"] == "4.jpg"
         with pytest.raises(TfodError, match=r"record 9: "):
             session.record(0, 9)
         finish(session)
@@ -200,6 +223,14 @@ def test_texts_of_records_are_not_markup(tmp_path: Path) -> None:
         assert evil not in html and html.count("&lt;script&gt;") >= 2
 
 
+def test_names_with_control_characters(tmp_path: Path) -> None:
+    names = ["a\0b", "c\x1bd", "e"]
+    write(tmp_path, a=[with_boxes([BOX], filename=name) for name in names])
+    with session_of(tmp_path) as session:
+        rows = finish(session).select()["rows"]
+        assert [row["name"] for row in rows] == ["a b", "c\\x1bd", "e"]
+
+
 def test_a_shard_that_was_removed(tmp_path: Path) -> None:
     write(tmp_path, a=named(2), b=named(1))
     with session_of(tmp_path) as session:
@@ -210,16 +241,18 @@ def test_a_shard_that_was_removed(tmp_path: Path) -> None:
 
 def test_answers(tmp_path: Path) -> None:
     """Requests come from a page that may be of another version."""
-    with session_of(write(tmp_path, a=named(2), b=named(1))) as session:
+    with session_of(write(tmp_path, a1=named(2), a2=named(1))) as session:
         finish(session)
         assert session.answer("overview", {}) == session.overview()
-        assert len(session.answer("shards", {})["names"]) == 2
+        assert session.answer("shards", {})["names"] == ["a1.tfrecord", "a2.tfrecord"]
         assert (
             session.answer("select", {"rule": None, "start": 1})["rows"]
             == session.select()["rows"][1:]
         )
         narrow, wide = (session.answer("record", {"width": width}) for width in (20, 60))
         assert narrow["html"] != wide["html"]
+        for width, limit in ((-1, 16), (10**9, 80)):
+            assert session.record(width=width)["html"] == session.record(width=limit)["html"]
         for method, arguments in (
             ("close", {}),
             ("record", {"number": "0"}),
