@@ -116,7 +116,7 @@ def test_findings_arrive_and_the_report_completes_them(tmp_path: Path) -> None:
 
 def test_the_most_severe_rules_come_first_and_fixes_name_the_cause(tmp_path: Path) -> None:
     swapped = [with_boxes([(0.7, 0.2, 0.2, 0.7)])] * 4
-    wrong = with_boxes([BOX], ["cat"], [2])
+    wrong = with_boxes([BOX], ["bird"], [9])
     with session_of(write(tmp_path, a=[*swapped, wrong, other()])) as session:
         finish(session)
         rules = [(x["code"], x["severity"]) for x in session.overview()["rules"]]
