@@ -113,6 +113,7 @@ def main() -> int:
             write_pins(arguments.pin, arguments.pyodide)
         else:
             build(arguments.output.absolute(), arguments.pyodide, read_pins())
+            print(f"To open the page: python3 -m http.server -b 127.0.0.1 -d {arguments.output}")
     except (BrowserBuildError, KernelBuildError, OSError) as error:
         print(f"make browser: {error}", file=sys.stderr)
         return 1

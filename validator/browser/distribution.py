@@ -27,7 +27,10 @@ _PACKAGES = (*_COMPILED, "jinja2", "lxml", "protobuf", "pyyaml")
 PyPI has all except the compiled ones and lxml, which only Pascal VOC and CVAT's XML need.
 """
 _DISTRIBUTION = "https://cdn.jsdelivr.net/pyodide/v{version}/full"
-_PLACES = "PYODIDE=FOLDER_OR_URL names a folder, a URL of a folder, or a .tar.bz2 of a release"
+_PLACES = (
+    "download Pyodide elsewhere, and name its folder, its URL or the .tar.bz2 of its release: "
+    "make browser PYODIDE=FOLDER_OR_URL"
+)
 
 
 class BrowserBuildError(RuntimeError):
@@ -149,7 +152,8 @@ def _read_files(source: str, names: Collection[str]) -> dict[str, bytes]:
                 with suppress(FileNotFoundError), _open(f"{source.rstrip('/')}/{name}") as file:
                     files[name] = file.read()
     except (OSError, http.client.HTTPException, tarfile.TarError) as error:
-        raise BrowserBuildError(f"{source} cannot be read: {error}; {_PLACES}") from None
+        reason = getattr(error, "reason", error)  # of URLs, without "<urlopen error"
+        raise BrowserBuildError(f"{source} cannot be read: {reason}; {_PLACES}") from None
     return files
 
 
