@@ -11,7 +11,7 @@ import pytest
 from tests.browser.conftest import Open, drop
 from tests.chromium import OpenPage, assert_accessible, launch
 from tests.commands import TIMEOUT
-from tests.mutants.sound import record, shard
+from tests.mutants.sound import LABEL_MAP, record, shard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 READY = "Ready. Your files stay"
@@ -39,6 +39,7 @@ def test_a_page_from_a_file(browser_folder: Path, chromium: Any) -> None:
     page = chromium.new_page()
     page.goto((browser_folder / "index.html").as_uri())
     assert "python -m http.server" in wait_for_problem(page)
+    assert page.locator("#status").inner_text() == ""  # nothing is being loaded
     page.close()
 
 
@@ -77,6 +78,31 @@ def test_files_without_shards(open_ready: Open, tmp_path: Path) -> None:
     assert "notes: no shard in this folder" in wait_for_problem(page)
     press(page, "Remove notes")
     check_example(page)
+
+
+def test_labels_of_a_task_that_are_not_json(open_ready: Open, tmp_path: Path) -> None:
+    """The file has the name that the user knows; the keyboard can go on."""
+    page, labels = open_ready(), tmp_path / "labels.json"
+    labels.write_text("cat, dog")
+    page.locator("#cvat_labels").set_input_files(labels)
+    drop(page, EXAMPLES / "shapes_good.zip")
+    press(page, "Check")
+    assert "could not run: labels.json is not valid JSON" in wait_for_problem(page)
+    assert page.evaluate("document.activeElement.id") == "send"
+
+
+def test_a_file_next_to_the_shards_that_is_not_one(open_ready: Open, tmp_path: Path) -> None:
+    """The viewer shows why; the title of the page counts the files like the report."""
+    page = open_ready()
+    (tmp_path / "a.txt").write_text("This is a text, and not a TFRecord file.")
+    (tmp_path / "b.tfrecord").write_bytes(shard(record()))
+    (tmp_path / "label_map.pbtxt").write_bytes(LABEL_MAP)
+    drop(page, *(tmp_path / name for name in ("a.txt", "b.tfrecord", "label_map.pbtxt")))
+    press(page, "Check")
+    page.locator("#viewer figure", has_text="TFR001").wait_for()
+    assert "a.txt and 1 more file" in page.title()
+    assert "a.txt and 1 more file" in page.locator(".head").inner_text()
+    assert "pload" not in page.locator("#result").inner_text()
 
 
 def test_a_file_that_changes(open_ready: Open, tmp_path: Path) -> None:
@@ -129,6 +155,7 @@ def test_stop_and_files_during_a_check(open_ready: Open, tmp_path: Path) -> None
     press(page, "Stop")
     assert page.locator("#chosen li").count() == 1
     assert page.locator("#viewer figure").count() == 0
+    assert page.evaluate("document.activeElement.id") == "send"
     press(page, "Remove many.tfrecord")
     check_example(page)
 

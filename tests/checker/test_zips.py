@@ -266,7 +266,7 @@ def test_zip012(check: Check, shard: bytes, changes: dict[str, Any], message: st
 def test_zip013(check: Check) -> None:
     assert check(forge()).messages("ZIP013") == ["the zip contains no files"]
     checked = check(real_zip([("a.jpg", b""), ("label_map.pbtxt", LABEL_MAP)]))
-    assert checked.messages("ZIP013") == ["none of its 2 files is a TFRecord shard"]
+    assert checked.messages("ZIP013") == ["there is no TFRecord shard among its 2 files"]
     csv = ("a.csv", b"filename,class,xmin,ymin,xmax,ymax")
     (finding,) = check(real_zip([csv, ("annotations.xml", b"<annotations>")])).findings
     assert (finding.code, finding.value) == ("ZIP013", "CSV or CVAT for images")

@@ -173,7 +173,7 @@ def test_images_to_decode(
     assert found["report"]["counts"]["decoded"] == decoded
     assert verdict in service.get(found["links"]["text"]).text
     page = service.get(found["links"]["html"]).text
-    assert ("upload them again with “Decode all images”" in page) is (decoded < 3)
+    assert ("check them again with “Decode all images”" in page) is (decoded < 3)
 
 
 @pytest.mark.parametrize("kind", ["json", "html", "junit", "text"])

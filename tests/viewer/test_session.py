@@ -289,3 +289,29 @@ def test_an_unexpected_end_of_the_check(tmp_path: Path) -> None:
         overview = session.overview()
         assert (overview["complete"], overview["problem"]) == (True, "MemoryError")
         assert session.record()["name"] == "0.jpg"
+
+
+def test_a_file_that_is_not_a_shard_shows_why(tmp_path: Path) -> None:
+    """It has one row, with the finding of the file; the other shard is as usual."""
+    write(tmp_path, b=named(2))
+    (tmp_path / "a.tfrecord").write_text("This is a text, and not a TFRecord file.")
+    with session_of(tmp_path) as session:
+        finish(session)
+        assert numbers(session, rule="TFR001") == [(0, 0)]
+        card = session.record(shard=0, number=0)
+        assert card["findings"] == 1 and "not a TFRecord file" in card["html"]
+        assert "Fix" in card["html"]
+        assert numbers(session) == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_findings_that_are_not_about_a_record_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, a=named(2))
+    (tmp_path / "label_map.pbtxt").unlink()
+    with session_of(tmp_path) as session:
+        assert session.overview()["others"] == 0
+        finish(session)
+        assert session.report is not None
+        without = [finding for finding in session.report.findings if finding.record is None]
+        assert "LAB001" in {finding.code for finding in without}
+        assert session.overview()["others"] == len(without)
+        assert [x["name"] for x in session.overview()["subsets"]] == ["a"]

@@ -157,6 +157,7 @@ async function start(doing, before, call) {
   run = null;
   if (problem) {
     show(before);
+    find(before === "start" ? "send" : "main").focus();
     say(problem);
   }
 }
@@ -183,6 +184,7 @@ function stop() {
   if (run.hasBegun) checker.stop();
   run = null;
   show("start");
+  find("send").focus();
   live.textContent = "The check was stopped";
 }
 

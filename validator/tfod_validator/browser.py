@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
-from tfod.checker.finding import size
+from tfod.checker.finding import plural, size
 from tfod.checker.reporters.html import AFTER_HEAD, find_body
 from tfod.errors import TfodError
 from tfod.sources.label_map_search import may_be_label_map
@@ -156,7 +156,8 @@ class Checker:
             has_records=bool(report.counts.records),
             zip_name=names[0],
         )
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        others = sum(not may_be_label_map(name) for name in names[1:])
+        more = f" and {plural(others, 'more file')}" if others else ""
         return {
             "main": main,
             "title": f"{'Valid' if report.valid else 'Invalid'}: {names[0]}{more} · tfod",

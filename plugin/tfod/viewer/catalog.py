@@ -70,8 +70,12 @@ class Catalog:
 
     def _note(self, finding: Finding) -> None:
         shard, number = self._numbers.get(finding.shard), finding.record
-        if shard is None or number is None:
+        if shard is None:
             return
+        if number is None:
+            if finding.severity is not Severity.ERROR or self.shards[shard].has_batches:
+                return
+            number = 0  # so that the page shows why nothing can be read
         self.shards[shard].put(number)
         self.findings.setdefault((shard, number), []).append(finding)
         self._by_rule.setdefault(finding.code, {}).setdefault(shard, set()).add(number)
@@ -95,7 +99,7 @@ class Catalog:
         return {
             "records": subsets.total(),
             "classes": [{"name": name, "records": n} for name, n in self._classes.most_common()],
-            "subsets": [{"name": name, "records": n} for name, n in subsets.items()],
+            "subsets": [{"name": name, "records": n} for name, n in (+subsets).items()],
             "rules": [
                 {
                     "code": code,

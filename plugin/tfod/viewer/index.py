@@ -55,6 +55,11 @@ class ShardIndex:
             numbers.extend(row + records.first for row in rows)
             counts[name] += len(rows)
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether the check has read records."""
+        return bool(self._firsts)
+
     def put(self, number: int) -> None:
         """Add a record that cannot be read, and those before it, unless they are known."""
         self.offsets.extend([UNREADABLE] * (number + 1 - len(self.offsets)))

@@ -113,6 +113,8 @@ class Session:
         with self._lock:
             shards, findings = self._catalog.shards, self._catalog.findings
             sizes = [index.shard.size for index in shards]
+            shown = sum(map(len, findings.values()))
+            listed = len(self.report.findings) if self.report else shown
             return {
                 "complete": self.report is not None or bool(self.problem),
                 "problem": self.problem,
@@ -121,8 +123,9 @@ class Session:
                 "shards": len(shards),
                 **self._catalog.count(),
                 "findings": len(findings.get((shard, number), ())),
+                "others": listed - shown,  # findings of files and of all shards
                 # Changes when cards may have changed.
-                "version": sum(map(len, findings.values())) + 2 * (self.report is not None),
+                "version": shown + 2 * (self.report is not None),
             }
 
     def shards(self) -> Json:

@@ -175,7 +175,7 @@ def format_decoded(report: Report, *, on_page: bool = False) -> str:
     """
     counts, fix = report.counts, report.undecoded.fix
     if on_page and fix:
-        fix = "upload them again with “Decode all images”"
+        fix = "check them again with “Decode all images”"
     remedy = f" (to decode all: {fix})" if fix else ""
     return f"{counts.decoded:,} of {plural(counts.images, 'image')}{remedy}"
 

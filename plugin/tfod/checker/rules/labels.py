@@ -40,7 +40,7 @@ Uses: TypeAlias = "Mapping[tuple[str | None, int | None], int]"
     fix="Put label_map.pbtxt next to the shard or pass it with --label-map, or write a copy with a "
     "label map of its classes: tfod convert SOURCE labelled --to shards",
     source=_UTIL,
-    on_page="Upload the right label map (label_map.pbtxt) together with the shards.",
+    on_page="Choose the right label map (label_map.pbtxt) together with the shards.",
 )
 def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
     """Report shards with boxes that have no label map, and shards with several candidates."""
@@ -63,7 +63,7 @@ def _check_label_map(result: DatasetResult) -> Iterator[Finding]:
     "Datumaro silently ignores the file.",
     fix="In {file}, write entries such as: item { id: 1 name: 'cat' }.",
     source="tensorflow/models: protos/string_int_label_map.proto; tensorflow/models#8575",
-    on_page="Upload the right label map (label_map.pbtxt) together with the shards.",
+    on_page="Choose the right label map (label_map.pbtxt) together with the shards.",
 )
 @each_label_map
 def _check_readable(file: LabelMapFile) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def _check_id_zero(file: LabelMapFile) -> Iterator[Finding]:
     why="The decoder does not find the class, so the trainer silently drops the object.",
     fix="In {script}, correct the text, or add the class to a copy of the label map: tfod convert "
     "SOURCE labelled --to shards",
-    on_page="Add the class to the label map, or upload the right label map with the shards.",
+    on_page="Add the class to the label map, or choose the right label map with the shards.",
     source=f"{_DECODER}, _ClassTensorHandler; inputs.py, filter_unrecognized_classes",
     explains="LAB013",
 )

@@ -67,7 +67,7 @@ _damage_rule(
     why="TensorFlow stops at its first bytes ('Is this even a TFRecord file?').",
     fix="Check that this is the right file. If it is, download the shard again.",
     source=_READER,
-    on_page="Upload the shard itself, or a zip of the dataset, which this page can convert.",
+    on_page="Choose the shard itself, or a zip of the dataset, which this page can convert.",
 )
 _damage_rule(
     "TFR002 error: empty file",

@@ -146,7 +146,7 @@ def _check_shards(result: DatasetResult) -> Iterator[Finding]:
         fix, recognized = "", recognize_annotations(archive.path)
         title = recognized.titles if recognized.names else None
         files = plural(len(archive.content.entries), "file")
-        message = f"none of its {files} is a TFRecord shard"
+        message = f"there is no TFRecord shard among its {files}"
         menus = [FORMATS[name].cvat_title for name in recognized.names]
         is_local = archive.name == archive.path  # otherwise it is an upload or a URL
         name = archive.name if is_local else get_name(archive.name)

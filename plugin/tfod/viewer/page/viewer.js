@@ -23,7 +23,7 @@ const MARKUP = `
   <label>Class <select name="class"></select></label>
   <label>Subset <select name="subset"></select></label>
   <ol></ol>
-  <p class="bar part"><button type="button" data-part="-1">Earlier</button> <span></span> <button type="button" data-part="1">Later</button></p>
+  <p class="bar part"><button type="button" data-part="-1" disabled>Earlier</button> <span></span> <button type="button" data-part="1" disabled>Later</button></p>
   <p class="rest">The arrow keys ← and → show the previous and the next record.</p>
 </section>
 <p class="unseen" role="status"></p>`;
@@ -221,14 +221,15 @@ export function showViewer(element, ask) {
     const select = selects[name];
     if (select === document.activeElement) return; // it may be open
     const value = filters[name] || "";
-    if (value && !options.some((option) => option[0] === value)) options.push([value, `${value} (0)`]);
+    if (value && !options.some((option) => option[0] === value)) options.push([value, `${value} (0 records)`]);
     const all = [["", name === "rule" ? "with or without" : "any"], ...options];
     select.replaceChildren(...all.map(([key, text]) => new Option(text, key, false, key === value)));
     select.closest("label").hidden = all.length < 2 || (name === "subset" && all.length < 3);
   }
 
   function fillFilters() {
-    const count = ({ records, has_more }) => `(${records.toLocaleString("en")}${has_more ? " or more" : ""})`;
+    // Other numbers of a report are those of objects and findings.
+    const count = ({ records, has_more }) => `(${records.toLocaleString("en")}${has_more ? " or more" : ""} ${records === 1 ? "record" : "records"})`;
     const plain = (list) => list.map((entry) => [entry.name, `${entry.name} ${count(entry)}`]);
     fill("class", plain(known.classes));
     fill("subset", plain(known.subsets));
@@ -236,9 +237,10 @@ export function showViewer(element, ask) {
     fill("rule", rules.length > 1 ? [["any", "any finding"], ...rules] : rules);
   }
 
-  function showState({ complete, problem, read, size, records }) {
+  function showState({ complete, problem, read, size, records, others }) {
     const percent = size ? `${Math.min(99, Math.floor((read / size) * 100))} percent` : `${records.toLocaleString("en")} records`;
-    find(".state").textContent = problem || (complete ? "All records are checked." : `Checked so far: ${percent}`);
+    const more = others ? ` Findings that are not about a record: ${others.toLocaleString("en")}. The report of the check has them.` : "";
+    find(".state").textContent = problem || (complete ? `All records are checked.${more}` : `Checked so far: ${percent}`);
   }
 
   async function poll() {
