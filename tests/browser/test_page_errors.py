@@ -80,17 +80,6 @@ def test_files_without_shards(open_ready: Open, tmp_path: Path) -> None:
     check_example(page)
 
 
-def test_labels_of_a_task_that_are_not_json(open_ready: Open, tmp_path: Path) -> None:
-    """The file has the name that the user knows; the keyboard can go on."""
-    page, labels = open_ready(), tmp_path / "labels.json"
-    labels.write_text("cat, dog")
-    page.locator("#cvat_labels").set_input_files(labels)
-    drop(page, EXAMPLES / "shapes_good.zip")
-    press(page, "Check")
-    assert "could not run: labels.json is not valid JSON" in wait_for_problem(page)
-    assert page.evaluate("document.activeElement.id") == "send"
-
-
 def test_a_file_next_to_the_shards_that_is_not_one(open_ready: Open, tmp_path: Path) -> None:
     """The viewer shows why; the title of the page counts the files like the report."""
     page = open_ready()
@@ -200,6 +189,7 @@ def test_labels_that_cannot_be_read(open_ready: Open, tmp_path: Path) -> None:
     page.locator("#cvat_labels").set_input_files(labels)
     press(page, "Check")
     assert wait_for_problem(page).startswith("The check could not run: labels.json is not")
+    assert page.evaluate("document.activeElement.id") == "send"
 
 
 def test_files_with_the_same_name(open_ready: Open, tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ export function showViewer(element, ask) {
 
   function showState({ complete, problem, read, size, records, others }) {
     const percent = size ? `${Math.min(99, Math.floor((read / size) * 100))} percent` : `${records.toLocaleString("en")} records`;
-    const more = others ? ` Findings that are not about a record: ${others.toLocaleString("en")}. The report of the check has them.` : "";
+    const more = others ? ` Findings that are not about a record: ${others.toLocaleString("en")}. See the report of tfod check.` : "";
     find(".state").textContent = problem || (complete ? `All records are checked.${more}` : `Checked so far: ${percent}`);
   }
 
