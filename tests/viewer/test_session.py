@@ -17,7 +17,7 @@ from tfod.tfrecord.writer import write_records
 from tfod.viewer.session import Session
 
 from tests.files import write_files
-from tests.mutants.sound import LABEL_MAP, flip, frame, other, record, shard, with_boxes
+from tests.mutants.sound import LABEL_MAP, flip, frame, jpeg, other, record, shard, with_boxes
 from tests.records import encode
 from tests.zip_forge import real_zip
 
@@ -229,6 +229,16 @@ def test_names_with_control_characters(tmp_path: Path) -> None:
     with session_of(tmp_path) as session:
         rows = finish(session).select()["rows"]
         assert [row["name"] for row in rows] == ["a b", "c\\x1bd", "e"]
+
+
+def test_the_viewer_and_the_check_have_the_same_limit(tmp_path: Path) -> None:
+    small, large = named(1)[0], with_boxes([BOX], encoded=jpeg() + bytes(9999))
+    write(tmp_path, a=[small, large])
+    with session_of(tmp_path, max_record_bytes=len(large) - 1) as session:
+        assert PICTURE in session.record(number=0)["html"]
+        assert PICTURE not in session.record(number=1)["html"]
+        (rule,) = (x for x in finish(session).overview()["rules"] if x["code"][:3] == "TFR")
+        assert rule["records"] == 1
 
 
 def test_a_shard_that_was_removed(tmp_path: Path) -> None:

@@ -26,13 +26,16 @@ class RecordReader:
     Args:
         open_stream: function that opens the shard; called again to read backward. It may raise
             OSError and TfodError.
+        max_record_bytes: maximum length of a payload.
 
     Attributes:
         is_seekable: whether reading at any offset takes the same time.
     """
 
-    def __init__(self, open_stream: Callable[[], Any]) -> None:
-        self._open_stream = open_stream
+    def __init__(
+        self, open_stream: Callable[[], Any], max_record_bytes: int = _MAX_RECORD_BYTES
+    ) -> None:
+        self._open_stream, self._max_record_bytes = open_stream, max_record_bytes
         self._stream: Any = None
         self._open()
 
@@ -45,7 +48,7 @@ class RecordReader:
     def read(self, offset: int, number: int = 0) -> Record | None:
         """Read the record at an offset; None if it is damaged, too large or cannot be read."""
         length = self.read_length(offset)
-        if length is None or length > _MAX_RECORD_BYTES:
+        if length is None or length > self._max_record_bytes:
             return None
         data = self._read(length + FOOTER_BYTES)
         payload = data[:length]

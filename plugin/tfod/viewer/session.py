@@ -204,7 +204,8 @@ class Session:
         if self._reader is None or self._reader[0] != shard:
             self.close()
             open_shard = self._catalog.shards[shard].shard.open
-            self._reader = shard, RecordReader(partial(open_shard, read_ahead=False))
+            open_stream = partial(open_shard, read_ahead=False)
+            self._reader = shard, RecordReader(open_stream, self._options.max_record_bytes)
         return self._reader[1]
 
     def _find_mapping(self, known: ShardIndex) -> FieldMapping:
