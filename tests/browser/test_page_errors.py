@@ -77,6 +77,11 @@ def test_files_without_shards(open_ready: Open, tmp_path: Path) -> None:
     press(page, "Check")
     assert "notes: no shard in this folder" in wait_for_problem(page)
     press(page, "Remove notes")
+    drop(page, EXAMPLES / "shapes_voc")
+    press(page, "Check")
+    problem = wait_for_problem(page)
+    assert "Pascal VOC" in problem and "zip" in problem and "tfod convert" not in problem
+    press(page, "Remove shapes_voc")
     check_example(page)
 
 

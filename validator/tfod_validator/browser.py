@@ -17,7 +17,8 @@ from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup
 from tfod.checker.finding import plural, size
 from tfod.checker.reporters.html import AFTER_HEAD, find_body
-from tfod.errors import TfodError
+from tfod.errors import ShardsNotFoundError, TfodError
+from tfod.sources.format_recognition import recognize_annotations
 from tfod.sources.label_map_search import may_be_label_map
 from tfod.viewer.session import Session
 
@@ -77,6 +78,8 @@ class Checker:
             if self._choices.cvat_labels:  # without the path, which the user does not know
                 path = Path(self._choices.cvat_labels)
                 text = text.replace(str(path), path.name)
+            if isinstance(error, ShardsNotFoundError):
+                text = _suggest_zip() or text
             return json.dumps({"problem": f"The check could not run: {text}"})
 
     async def change(self, action: str, odd_boxes: str, progress: Progress) -> str:
@@ -169,6 +172,15 @@ class Checker:
 def _list_files() -> list[str]:
     """Return the files of the working folder, the label maps last."""
     return sorted(os.listdir(), key=lambda name: (may_be_label_map(name), name))
+
+
+def _suggest_zip() -> str:
+    """Say how to convert a folder of annotations on the page, if there is one."""
+    for name in filter(os.path.isdir, os.listdir()):
+        if titles := recognize_annotations(name).titles:
+            zipped = "pack the folder into a zip and check that; the page can convert it"
+            return f"{name} contains {titles} annotations, no shards; {zipped}"
+    return ""
 
 
 @cache

@@ -297,7 +297,7 @@ def resolve_uploads(files: Sequence[File], limits: ZipLimits | None = None) -> R
         else:
             shards[os.path.join(_FOLDER, file.name)] = file
     if not shards and not zips:
-        hint = ", only label maps; add the shards that belong to them" if texts else ""
+        hint = ", only label maps; add the shards that belong to them" if texts else "; add one"
         raise ShardsNotFoundError(f"there is neither a shard nor a zip among the files{hint}")
     finder = LabelMapFinder(
         lambda path: read_classes(shards[path].path),
