@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,7 +28,9 @@ def served(source: Path, *options: str) -> Iterator[str]:
     """Run the command until the end of the context, and yield its address."""
     command = [sys.executable, "-m", "tfod", "show", "--serve", str(source), *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    # A shell may have started the tests in the background, where Ctrl-C is ignored.
+    handled = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, text=True, preexec_fn=handled, **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
             match = re.search(r"http://127\.0\.0\.1:\d+/\S+", process.stdout.readline())
@@ -35,7 +38,10 @@ def served(source: Path, *options: str) -> Iterator[str]:
             yield match[0]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(TIMEOUT) == 0
+            try:
+                assert process.wait(TIMEOUT) == 0
+            finally:
+                process.kill()
             assert (process.stdout.read(), process.stderr.read()) == ("", "")
 
 
