@@ -5,7 +5,8 @@
 
 Needs Chromium, and ``pip install -e .[test-all]``. Every value is the median of several new pages.
 The times of the page are wall times in the browser: from the start of the page until it is ready,
-and from the click on "Check" until the report, or the first image. The time of the command is that
+from the click on "Check" until the first image and until the report, and from the click on "Next"
+until the next image, half a second after the last one. The time of the command is that
 of a new process with one thread, on the same files, which are in the cache of the system.
 """
 
@@ -34,6 +35,24 @@ from sizes import QUICK
 _ROOT = Path(__file__).parents[1]
 _CHROMIUM = shutil.which("chromium") or "chromium"
 _MILLISECONDS = 120_000
+_NEXT_IMAGES = """
+async () => {
+  const times = [];
+  const shown = document.querySelector("#viewer .shown");
+  for (let number = 0; number < 10; number += 1) {
+    const changed = new Promise((resolve) => {
+      new MutationObserver((_, observer) => { observer.disconnect(); resolve(); })
+        .observe(shown, { childList: true });
+    });
+    const began = performance.now();
+    document.querySelector("#viewer [data-move='1']").click();
+    await changed;
+    times.push((performance.now() - began) / 1000);
+    await new Promise((resolve) => setTimeout(resolve, 500)); // a look at the image
+  }
+  return times;
+}
+"""
 
 
 def main() -> int:
@@ -53,8 +72,8 @@ def main() -> int:
             command = [_run_command(shard, options.decode) for _ in range(options.repeats)]
             print(f"{count:,} images, {shard.stat().st_size / 1e6:.0f} MB")
             for what in runs[0]:
-                print(f"  {what:<24} {statistics.median(run[what] for run in runs):6.2f} s")
-            print(f"  {'tfod check':<24} {statistics.median(command):6.2f} s", flush=True)
+                print(f"  {what:<24} {statistics.median(run[what] for run in runs):6.3f} s")
+            print(f"  {'tfod check':<24} {statistics.median(command):6.3f} s", flush=True)
         browser.close()
     return 0
 
@@ -102,10 +121,11 @@ def _check(browser: Any, url: str, shard: Path, decode: str) -> dict[str, float]
         box.check()
     began = time.perf_counter()
     page.locator("#send").click()
-    page.locator("svg").first.wait_for()
+    page.locator("#viewer svg").first.wait_for()
     times["first image"] = time.perf_counter() - began
     page.locator(".verdict").wait_for()
     times["report"] = time.perf_counter() - began
+    times["next image"] = statistics.median(page.evaluate(_NEXT_IMAGES))
     page.close()
     return times
 
