@@ -198,6 +198,20 @@ def test_processes_decode_the_same_sample(large: str, monkeypatch: pytest.Monkey
     assert render_json(replace(two, duration=one.duration)) == render_json(one)
 
 
+def test_processes_report_all_progress(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "_MIN_BYTES_FOR_PROCESSES", 0)
+    totals = []
+    for jobs in (1, 2):
+        steps: list[tuple[int, int]] = []
+        with resolve([large]) as sources:
+            report = check_module.check(
+                sources, Options(jobs=jobs), lambda *step, steps=steps: steps.append(step)
+            )
+        totals.append([sum(numbers) for numbers in zip(*steps, strict=True)])
+        assert totals[-1][1] == report.counts.records > 0
+    assert totals[0] == totals[1]
+
+
 @pytest.fixture
 def check(tmp_path: Path) -> Callable[..., Report]:
     """Check a shard of these images."""
