@@ -125,8 +125,13 @@ def test_the_most_severe_rules_come_first_and_fixes_name_the_cause(tmp_path: Pat
         assert [code for code, _ in rules[: len(errors)]] == errors
         assert {"IMG010"} < {code for code, _ in rules[len(errors) :]}
         assert "See BOX013" in session.record(number=0)["html"]
-        codes = re.findall(r'class="key code">(\w+)<', session.record(number=4)["html"])
-        assert codes == ["LAB006", "IMG010", "NAM002", "NAM008"]
+
+
+def test_the_most_severe_finding_of_a_card_comes_first(tmp_path: Path) -> None:
+    wrong = with_boxes([BOX], ["cat"], [2], encoded=b"none", sha256=None)
+    with session_of(write(tmp_path, a=[wrong, other()])) as session:
+        html = finish(session).record(number=0)["html"]
+        assert re.findall(r'class="key code">(\w+)<', html) == ["IMG002", "LAB008"]
 
 
 def test_the_end_of_a_check_changes_the_version(tmp_path: Path) -> None:
