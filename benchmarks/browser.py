@@ -35,6 +35,7 @@ from sizes import QUICK
 _ROOT = Path(__file__).parents[1]
 _CHROMIUM = shutil.which("chromium") or "chromium"
 _MILLISECONDS = 120_000
+_MILLISECONDS_TO_CHOOSE = 1000  # between "Ready" and the click, less than people need
 _NEXT_IMAGES = """
 async () => {
   const times = [];
@@ -119,6 +120,7 @@ def _check(browser: Any, url: str, shard: Path, decode: str) -> dict[str, float]
         box = page.locator("[name=decode]")
         box.evaluate("(box, value) => { box.value = value; }", decode)
         box.check()
+    page.wait_for_timeout(_MILLISECONDS_TO_CHOOSE)
     began = time.perf_counter()
     page.locator("#send").click()
     page.locator("#viewer svg").first.wait_for()

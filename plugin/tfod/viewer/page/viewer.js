@@ -40,7 +40,7 @@ export function showViewer(element, ask) {
   let filters = {};
   let current = { shard: 0, number: 0 };
   let list = { total: 0, start: 0, rows: [], position: 0, is_match: false };
-  let known = { version: -1, records: -1, complete: false, classes: [], subsets: [], rules: [] };
+  let known = { version: 0, records: -1, findings: 0, complete: false, classes: [], subsets: [], rules: [] };
   let isShown = false;
   let listed = Promise.resolve();
   let moved = Promise.resolve();
