@@ -147,6 +147,8 @@ def test_links(url: str, open_page: OpenPage) -> None:
     wait_for(page, "57.jpg")
     page.evaluate("location.hash = '#viewer-index'")  # not a record
     assert image(page) == "57.jpg"
+    page.evaluate("location.hash = '#record=1&shard=other.tfrecord'")
+    page.locator(".problem", has_text="no such record").wait_for()
     page = open_viewer(open_page, f"{url}#class=dog")
     wait_for(page, "3.jpg")
     page = open_page()

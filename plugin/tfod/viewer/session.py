@@ -147,7 +147,7 @@ class Session:
         """
         shards = self._catalog.shards
         if not 0 <= shard < len(shards) or number < 0:
-            raise TfodError("there is no such record")
+            raise TfodError("there is no such record; choose one in the index")
         with self._lock:
             known, record = shards[shard], self._read_record(shard, number)
             findings = list(self._catalog.findings.get((shard, number), ()))

@@ -72,7 +72,7 @@ export function showViewer(element, ask) {
     filters = {};
     for (const name of Object.keys(FILTERS)) if (values.get(name)) filters[name] = values.get(name);
     const number = Number(values.get("record") ?? NaN);
-    const shard = Math.max(0, names.indexOf(values.get("shard")));
+    const shard = values.has("shard") ? names.indexOf(values.get("shard")) : 0; // -1 is no shard
     if (Number.isSafeInteger(number) && number >= 0) current = { shard, number };
     return values.has("record");
   }
