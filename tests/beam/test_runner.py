@@ -28,7 +28,7 @@ from tfod.errors import ShardError, TfodError
 from tfod.sources.resolved import Shard
 
 from tests.beam.conftest import DIRECT, PROCESSES
-from tests.commands import free_port, wait_until
+from tests.commands import TIMEOUT, free_port, wait_until
 from tests.mutants.make import all_mutants
 from tests.mutants.sound import TF
 
@@ -140,6 +140,7 @@ def test_nothing_remains_after_a_signal(number: int, pipe: Path, temporary: Path
         "import signal, sys; from pathlib import Path; from tfod.beam import Runner",
         "from tests.beam.test_runner import INSTRUCTIONS, shards",
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))",  # as the command does
+        "signal.signal(signal.SIGINT, signal.default_int_handler)",  # also in the background
         f"list(Runner('direct', {PROCESSES}).examine(shards(Path({str(pipe)!r})), INSTRUCTIONS))",
     )
     process = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stderr=subprocess.DEVNULL)
@@ -147,7 +148,7 @@ def test_nothing_remains_after_a_signal(number: int, pipe: Path, temporary: Path
     assert reader in processes_in(temporary)
     os.kill(reader, signal.SIGSTOP)  # it cannot react to the end of the pipeline
     process.send_signal(number)
-    assert process.wait() != 0
+    assert process.wait(TIMEOUT) != 0
     wait_until(lambda: not processes_in(temporary) and not list(temporary.iterdir()))
 
 
