@@ -92,19 +92,20 @@ test-part-%: $(VENV)/test.installed
 MORE_beam = tests/beam tests/tfrecord/remote tests/training/torch tests/training/tensorflow/test_verdicts.py
 MORE_cvat = tests/cvat/client tests/cvat/docker tests/test_ci.py tests/test_wheel.py tests/docs
 MORE_service = $(patsubst %,tests/validator/test_%.py,browser openapi docker_files queue) tests/viewer/test_page.py
-MORE_browser = tests/browser
-MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) $(MORE_browser) tests/receivers
+MORE_pyodide = tests/browser/test_32_bit.py
+MORE_browser = $(filter-out $(MORE_pyodide),$(wildcard tests/browser/test_*.py))
+MORE = $(MORE_beam) $(MORE_cvat) $(MORE_service) $(MORE_pyodide) $(MORE_browser) tests/receivers
 
 test-more-%: $(VENV)/test-all.installed
 	$(BIN)/python $(PYTEST) $(MORE_$*)
 
-# The receivers and the oldest packages come first, since they take the longest. With other versions
+# The browser, the oldest packages and the receivers come first, as they take the longest. With other versions
 # of Datumaro and Python, only a few examples of each property are tried.
 others: export HYPOTHESIS_PROFILE = few
 others: everything
-	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-receivers test-lowest test-more-browser test-more-service \
-		test-more-cvat test-more-beam lint docs-build fuzz-kernel test-old-cvat test-old-datumaro test-cvat-2.15 \
-		$(PYTHONS:%=test-python-%)
+	$(MAKE) --no-print-directory -k -j$(JOBS) -O test-more-browser test-more-pyodide test-lowest test-receivers \
+		test-more-service test-more-cvat test-more-beam lint docs-build fuzz-kernel test-old-cvat \
+		test-old-datumaro test-cvat-2.15 $(PYTHONS:%=test-python-%)
 
 # Style, types, plain English, and the Rust tests of the kernel.
 lint: $(VENV)/lint.installed
