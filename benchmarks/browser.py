@@ -6,8 +6,8 @@
 Needs Chromium, and ``pip install -e .[test-all]``. Every value is the median of several new pages.
 The times of the page are wall times in the browser: from the start of the page until it is ready,
 from the click on "Check" until the first image and until the report, and from the click on "Next"
-until the next image, half a second after the last one. The time of the command is that
-of a new process with one thread, on the same files, which are in the cache of the system.
+until the next image, half a second after the last one. The command runs in a new process
+with one thread, on the same files, which are in the cache of the system.
 """
 
 from __future__ import annotations

@@ -161,7 +161,8 @@ def _open(source: str) -> IO[bytes]:
     if not source.startswith(("https://", "http://")):
         return open(source, "rb")
     try:
-        return urllib.request.urlopen(source, timeout=60)  # type: ignore[no-any-return]
+        response: IO[bytes] = urllib.request.urlopen(source, timeout=60)
+        return response
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise FileNotFoundError(source) from None
